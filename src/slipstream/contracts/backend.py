@@ -1,0 +1,103 @@
+"""What the engine needs of a device. It says which row advances by how many tokens; no tensors.
+
+All methods are called on the device thread, and only there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from slipstream.contracts.errors import Fault
+from slipstream.contracts.placement import Abilities
+from slipstream.contracts.row import Ranked, RowSpec
+
+
+class Row(Protocol):
+    """One sequence on the device. It owns its caches, alone, for life."""
+
+    @property
+    def spec(self) -> RowSpec: ...
+
+    @property
+    def pending(self) -> int:
+        """Tokens known but not yet computed: the unread prompt at first, 1 while decoding.
+
+        A launched draw counts as a known token, so pending never waits for a read."""
+        ...
+
+    @property
+    def cached(self) -> int:
+        """Prompt tokens that were taken from a prefix instead of computed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """`row` moves on by `tokens`, 1 <= tokens <= row.pending. Reaching 0 pending draws a token."""
+
+    row: Row
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One token drawn for a row, or the fault that ends it."""
+
+    row: Row
+    token: int
+    logprob: float | None = None
+    top: tuple[Ranked, ...] = ()
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes. `kv` is what live rows hold now."""
+
+    weights: int = 0
+    kv: int = 0
+    kv_budget: int = 0
+    prefix_ram: int = 0
+    active: int = 0
+    peak: int = 0
+    budget: int = 0
+
+
+class Backend(Protocol):
+    @property
+    def abilities(self) -> Abilities: ...
+
+    def open(self, spec: RowSpec) -> Row:
+        """Takes `spec` and makes its row. Raises Fault, and then holds nothing of it."""
+        ...
+
+    def launch(self, plan: Sequence[Advance]) -> None:
+        """Builds and starts one forward over all rows of `plan`, without waiting for it.
+
+        Raises ForwardFault: no row of the plan may be used before `rewind`."""
+        ...
+
+    def collect(self, keep: int) -> Sequence[Drawn]:
+        """Reads launches, oldest first, until at most `keep` are in flight.
+
+        Draws of released rows are dropped. Raises ForwardFault as `launch` does; then every
+        launch in flight is dropped, and every row in one needs `rewind`."""
+        ...
+
+    def rewind(self, row: Row, drawn: Sequence[int]) -> None:
+        """Forgets what `row` computed; its known tokens become the prompt and `drawn`."""
+        ...
+
+    def release(self, row: Row) -> None:
+        """Frees what the row holds. Idempotent; never raises."""
+        ...
+
+    def park(self) -> None:
+        """Makes the state of all rows rest in finished arrays, before exclusive work."""
+        ...
+
+    def memory(self) -> Memory: ...
+
+    def close(self) -> None: ...

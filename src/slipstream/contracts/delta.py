@@ -1,0 +1,49 @@
+"""A piece of output, as every API sees it, and where the pieces come from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from slipstream.contracts.row import CancelReason, FinishReason, TokenEvent
+
+
+@dataclass(frozen=True, slots=True)
+class TextLogprob:
+    """A token as text: `text` may hold replacement characters, `raw` is exact."""
+
+    text: str
+    raw: bytes
+    logprob: float
+    top: tuple[TextLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """What a step added. Whole characters only; empty text is fine.
+
+    `tokens` counts the drawn tokens that this piece accounts for, ends included.
+    The last delta of a choice, and only it, carries `finish`.
+    """
+
+    choice: int = 0
+    text: str = ""
+    reasoning: str = ""
+    tokens: int = 0
+    logprobs: tuple[TextLogprob, ...] = ()
+    finish: FinishReason | None = None
+
+
+class TokenSource(Protocol):
+    """A session, as the text side sees it."""
+
+    def batches(self) -> AsyncIterator[Sequence[TokenEvent]]:
+        """Events in order, as many at a time as are there. Ends after the last one.
+
+        Raises Fault when the row failed, Cancelled when it was ended from outside."""
+        ...
+
+    def cancel(self, reason: CancelReason) -> None:
+        """The single back-edge. Idempotent; takes effect within one turn."""
+        ...

@@ -1,0 +1,124 @@
+"""The one exception tree. Messages say what happened and what to do next.
+
+SlipstreamError
+├── Refusal              nothing ran: the caller, or the moment, is wrong
+│   ├── InvalidRequest       a field or value; `param` names it
+│   │   └── ContextExceeded      the prompt does not fit, with the numbers
+│   ├── Unauthorized         no key, or a wrong one
+│   ├── NotFound             a route, model, adapter or response that is not here
+│   ├── WrongMethod          the route exists, the method does not
+│   ├── TooLarge             the body is over the limit
+│   ├── WrongMedia           the body is not JSON
+│   ├── QueueFull            as many wait as may wait; try later
+│   └── Unavailable          loading, draining or out of memory; try later
+├── Fault                something of ours failed
+│   ├── RowFault             one part of one row; the others go on
+│   └── ForwardFault         a forward failed; its rows are retried one by one
+├── Cancelled            the session was ended from outside, with a CancelReason
+├── ModelError           a model folder that cannot be found, read or run
+└── UsageError           a wrong flag or argument
+"""
+
+from __future__ import annotations
+
+
+class SlipstreamError(Exception):
+    """Root of the tree. `str(error)` is fit to be shown to a user."""
+
+    code: str | None = None
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        if code is not None:
+            self.code = code
+
+
+class Refusal(SlipstreamError):
+    """The request was not started. `retry_after` (seconds) is set where a retry can help."""
+
+    retry_after: int | None = None
+
+
+class InvalidRequest(Refusal):
+    code = "invalid_value"
+
+
+class ContextExceeded(InvalidRequest):
+    code = "context_length_exceeded"
+
+    def __init__(self, tokens: int, context: int, *, param: str) -> None:
+        super().__init__(
+            f"The prompt has {tokens} tokens, but this model's context is {context} tokens. "
+            f"Shorten it by at least {tokens - context + 1} tokens.",
+            param=param,
+        )
+        self.tokens = tokens
+        self.context = context
+
+
+class Unauthorized(Refusal):
+    code = "invalid_api_key"
+
+
+class NotFound(Refusal):
+    code = "not_found"
+
+
+class WrongMethod(Refusal):
+    code = "method_not_allowed"
+
+
+class TooLarge(Refusal):
+    code = "body_too_large"
+
+
+class WrongMedia(Refusal):
+    code = "unsupported_media_type"
+
+
+class QueueFull(Refusal):
+    code = "queue_full"
+    retry_after = 1
+
+
+class Unavailable(Refusal):
+    code = "unavailable"
+    retry_after = 2
+
+
+class Fault(SlipstreamError):
+    code = "internal_error"
+
+
+class RowFault(Fault):
+    """One part of one row failed; `part` names it (sampler, sink, matcher, prefill, step)."""
+
+    code = "row_fault"
+
+    def __init__(self, part: str, cause: BaseException | str) -> None:
+        super().__init__(f"The {part} of this request failed: {cause}. Other requests go on.")
+        self.part = part
+
+
+class ForwardFault(Fault):
+    """A forward over several rows failed; who is guilty is not known yet."""
+
+    code = "forward_fault"
+
+
+class Cancelled(SlipstreamError):
+    code = "cancelled"
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ModelError(SlipstreamError):
+    code = "model_error"
+
+
+class UsageError(SlipstreamError):
+    code = "usage"

@@ -1,0 +1,49 @@
+"""What the engine says about one request, and about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from slipstream.contracts.backend import Memory
+from slipstream.contracts.placement import Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One session so far. Times in milliseconds; a phase not reached is 0."""
+
+    placement: Placement
+    queue_ms: float = 0.0
+    prefill_ms: float = 0.0
+    decode_ms: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    rows_peak: int = 0  # most rows in its group while it ran, itself included
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneStats:
+    active: int = 0
+    max: int = 0
+    submitted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """A snapshot, consistent within itself. Counters only grow."""
+
+    turns: int = 0
+    group: LaneStats = field(default_factory=LaneStats)
+    solo: LaneStats = field(default_factory=LaneStats)
+    waiting: int = 0
+    queue_max: int = 0
+    rejected: int = 0
+    lease_held_by: str | None = None
+    lease_waiting: int = 0
+    memory: Memory = field(default_factory=Memory)
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    placements: dict[str, int] = field(default_factory=dict)  # reason, or "none", -> count
+    finish: dict[str, int] = field(default_factory=dict)  # finish or cancel reason or fault code
