@@ -191,7 +191,9 @@ def cache_home(environ: Mapping[str, str] = os.environ) -> Path:
     """Where converted models live: SLIPSTREAM_CACHE, else slipstream/ in the user's cache."""
     if given := environ.get("SLIPSTREAM_CACHE"):
         return Path(given)
-    base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".cache")
+    base = environ.get("XDG_CACHE_HOME") or str(
+        Path(environ.get("HOME", "~")).expanduser() / ".cache"
+    )
     return Path(base) / "slipstream"
 
 

@@ -51,4 +51,6 @@ class Placement:
     reasons: tuple[Reason, ...]
 
     def __post_init__(self) -> None:
-        assert bool(self.reasons) == (self.lane is Lane.SOLO), "a solo row has a reason, others none"
+        assert bool(self.reasons) == (self.lane is Lane.SOLO), (
+            "a solo row has a reason, others none"
+        )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 
 from slipstream.contracts.errors import InvalidRequest
 
 SEED_BITS = 63
-NO_BIAS: Mapping[int, float] = MappingProxyType({})
 
 # field -> (lowest, highest, lowest is itself allowed)
 RANGES: Mapping[str, tuple[float, float, bool]] = MappingProxyType(
@@ -65,7 +64,7 @@ class Sampling:
     presence_context_size: int = 0
     frequency_penalty: float = 0.0
     frequency_context_size: int = 0
-    logit_bias: Mapping[int, float] = NO_BIAS
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int = 0
     min_tokens: int = 0
 
@@ -94,7 +93,7 @@ class Sampling:
         Keys are field names of this class; a value of None counts as not given.
         Raises InvalidRequest naming the field.
         """
-        known = {field.name for field in fields(cls)}
+        known = {f.name for f in fields(cls)}
         values: dict[str, object] = {"seed": seed}
         for source in (defaults, given):
             values.update({k: v for k, v in source.items() if k in known and v is not None})
