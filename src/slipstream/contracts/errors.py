@@ -48,9 +48,11 @@ class InvalidRequest(Refusal):
 class ContextExceeded(InvalidRequest):
     code = "context_length_exceeded"
 
-    def __init__(self, tokens: int, context: int, *, param: str) -> None:
+    def __init__(self, tokens: int, context: int, *, param: str, at_least: bool = False) -> None:
+        """`at_least`: there are more than `tokens`, and nobody counted how many."""
         super().__init__(
-            f"The prompt has {tokens} tokens, but this model's context is {context} tokens. "
+            f"The prompt has {'at least ' if at_least else ''}{tokens} tokens, "
+            f"but this model's context is {context} tokens. "
             f"Shorten it by at least {tokens - context + 1} tokens.",
             param=param,
         )

@@ -30,6 +30,28 @@ class LaneStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixStats:
+    """The prefix cache; `bytes` and `ssd_bytes` are held now, `dirty` entries not yet on disk."""
+
+    entries: int = 0
+    bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+    hit_tokens: int = 0
+    ssd_bytes: int = 0
+    ssd_hits: int = 0
+    dirty: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecStats:
+    """Speculation, in tokens."""
+
+    drafted: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
     """A snapshot, consistent within itself. Counters only grow."""
 
@@ -42,6 +64,8 @@ class EngineStats:
     lease_held_by: str | None = None
     lease_waiting: int = 0
     memory: Memory = field(default_factory=Memory)
+    prefix: PrefixStats = field(default_factory=PrefixStats)
+    spec: SpecStats = field(default_factory=SpecStats)
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0

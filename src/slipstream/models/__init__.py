@@ -1,0 +1,1 @@
+"""Model folders: found, fetched, converted, read. Knows no device and no request."""

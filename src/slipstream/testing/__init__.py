@@ -1,0 +1,1 @@
+"""Shipped fakes and checks for tests of Slipstream and of backends for it."""

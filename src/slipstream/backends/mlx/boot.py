@@ -1,0 +1,33 @@
+"""From a model folder to a backend, in the order that MLX needs. Importing this is cheap."""
+
+from __future__ import annotations
+
+import logging
+
+from slipstream.backends.mlx.device import REFERENCE, load_blas, open_device
+from slipstream.contracts.backend import Backend
+from slipstream.contracts.model import ModelInfo
+
+log = logging.getLogger(__name__)
+
+
+def boot(info: ModelInfo) -> Backend:
+    """Loads `info`'s weights and opens the model; to be called on the device thread.
+
+    The first call in a process takes seconds longer: it imports mlx-lm. Raises ModelError."""
+    blas = load_blas()
+    device = open_device()
+    if device.is_cpu and blas.name == REFERENCE:
+        log.warning(
+            "No tuned BLAS was found, so matrix products on this CPU are 20 to 60 times slower. "
+            "Install libopenblas0-pthread (Debian), or the package mkl."
+        )
+    # After the BLAS, never before it.
+    from slipstream.backends.mlx.backend import MlxBackend
+    from slipstream.backends.mlx.load import load_model
+
+    backend = MlxBackend(load_model(info.path, device), device, info.vocab_size)
+    log.info("sharing level %d on %s %s", backend.verdict.level, device.kind, blas.name)
+    for note in backend.verdict.notes:
+        log.debug("self-check: %s", note)
+    return backend

@@ -1,0 +1,154 @@
+"""Level 2, fused: the usual attention, its projections over all rows at once.
+
+Only cache update and attention go row by row, or segment by segment. Which mixers qualify is read
+from what their call uses, never from a model's name; numbers are checked at load.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.models.base import scaled_dot_product_attention
+
+from slipstream.backends.mlx.attention import Attend
+from slipstream.backends.mlx.mixer import Bundle, Forward, LayerCaches, Mixer, Stage
+from slipstream.backends.mlx.packed import Segment
+
+_SCALES = ("scale", "sm_scale")
+_HEADS = ("n_heads", "num_heads", "num_attention_heads")
+_KV_HEADS = ("n_kv_heads", "num_kv_heads", "num_key_value_heads")
+_PARTS = ("q_proj", "k_proj", "v_proj", "o_proj", "rope", "q_norm", "k_norm", "sinks", "head_dim")
+_KNOWN = frozenset((*_PARTS, *_SCALES, *_HEADS, *_KV_HEADS))
+_NEEDED = frozenset(("q_proj", "k_proj", "v_proj", "o_proj", "rope"))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    head_size: int
+    scale: float
+
+
+def shape_of(mixer: nn.Module) -> Shape | None:
+    """How `mixer` attends, or None when its call uses anything that we do not know."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(type(mixer).__call__)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    }
+    if not _NEEDED <= used <= _KNOWN:
+        return None
+    scale = next((getattr(mixer, name) for name in _SCALES if name in used), None)
+    size = head_size(mixer)
+    return Shape(size, float(scale)) if scale is not None and size else None
+
+
+def head_size(mixer: nn.Module) -> int | None:
+    if isinstance(found := getattr(mixer, "head_dim", None), int):
+        return found
+    heads = next((getattr(mixer, name) for name in _HEADS if hasattr(mixer, name)), None)
+    return int(mixer.q_proj.weight.shape[0]) // heads if heads else None
+
+
+class FusedAttention(Mixer):
+    """x (1, tokens, width) -> the same; keys and values live in the rows' caches or, where the
+    layer is `packed`, in segments."""
+
+    def __init__(
+        self,
+        held: nn.Module,
+        stage: Stage,
+        shape: Shape,
+        layer: int,
+        attend: Attend,
+        *,
+        packed: bool,
+    ) -> None:
+        super().__init__(held, stage)
+        self._shape = shape
+        self._layer = layer
+        self._attend = attend
+        self._packed = packed
+        self._sinks: mx.array | None = held.sinks if "sinks" in held else None
+
+    def __call__(self, x: mx.array, *args: Any, **kwargs: Any) -> Any:
+        forward = self._stage.forward
+        if forward is None:
+            return self.held(x, *args, **kwargs)
+        values_given = (*args, *kwargs.values())
+        masks = next((v for v in values_given if isinstance(v, Bundle)), None)
+        caches = next(v for v in values_given if isinstance(v, LayerCaches))
+        queries, keys, values = self._project(x[0], forward.positions)
+        outputs = []
+        start = 0
+        for segment in forward.segments if self._packed else ():
+            stop = start + len(segment.rows)
+            outputs.append(
+                self._segment(segment, *(a[start:stop] for a in (queries, keys, values)))
+            )
+            start = stop
+        outputs += self._singles(forward, caches, masks, queries, keys, values)
+        joined = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=0)
+        return self.held.o_proj(joined.reshape(1, x.shape[1], -1))
+
+    def _project(self, x: mx.array, positions: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """(tokens, width) -> queries, keys, values, each (tokens, heads, 1, head size)."""
+        held, size = self.held, self._shape.head_size
+        tokens = x.shape[0]
+        queries = held.q_proj(x).reshape(tokens, -1, 1, size)
+        keys = held.k_proj(x).reshape(tokens, -1, 1, size)
+        values = held.v_proj(x).reshape(tokens, -1, 1, size)
+        if "q_norm" in held:
+            queries = held.q_norm(queries)
+        if "k_norm" in held:
+            keys = held.k_norm(keys)
+        # A token is a batch of one here, so that each is turned to its own position.
+        return held.rope(queries, offset=positions), held.rope(keys, offset=positions), values
+
+    def _segment(
+        self, segment: Segment, queries: mx.array, keys: mx.array, values: mx.array
+    ) -> mx.array:
+        k, v = segment.update(self._layer, keys[:, :, 0], values[:, :, 0])
+        return self._one(queries, k, v, segment.mask)
+
+    def _one(self, q: mx.array, k: mx.array, v: mx.array, mask: mx.array | None) -> mx.array:
+        return self._attend(q, k, v, scale=self._shape.scale, mask=mask, sinks=self._sinks)
+
+    def _singles(
+        self,
+        forward: Forward,
+        caches: LayerCaches,
+        masks: Bundle | None,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+    ) -> list[mx.array]:
+        outputs = []
+        packed = forward.packed if self._packed else 0
+        for index, span in enumerate(forward.spans[packed:], packed):
+            q, k, v = (
+                a[span.start : span.stop].transpose(2, 1, 0, 3) for a in (queries, keys, values)
+            )
+            own = caches.of(span)
+            k, v = own.update_and_fetch(k, v)
+            mask = None if masks is None else masks.items[index]
+            if span.size == 1 and mask is None:
+                outputs.append(self._one(q, k, v, None))
+                continue
+            more = {} if self._sinks is None else {"sinks": self._sinks}
+            output = scaled_dot_product_attention(
+                q, k, v, cache=own, scale=self._shape.scale, mask=mask, **more
+            )
+            outputs.append(output.transpose(2, 1, 0, 3))  # from (1, heads, n, size)
+        return outputs

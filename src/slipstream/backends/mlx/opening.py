@@ -1,0 +1,181 @@
+"""Opens a model once, at load: its mixers are held by ours, its head sees sampled tokens only.
+
+Done the way LoRA layers are put into an MLX model. Closed again, the model is as it was.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.models.cache import KVCache, make_prompt_cache
+
+from slipstream.backends.mlx.attention import Attend, kernel
+from slipstream.backends.mlx.fused import FusedAttention, Shape, shape_of
+from slipstream.backends.mlx.mixer import Forward, LayerCaches, Mixer, Stage
+
+GENERIC, FUSED, PACKED = 1, 2, 3
+
+
+class Head(nn.Module):
+    """The projection to the vocabulary, over sampled tokens only."""
+
+    def __init__(self, held: nn.Module, stage: Stage) -> None:
+        super().__init__()
+        self.held = held
+        self._stage = stage
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("held"), name)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return self.held(self._stage.heads(x))
+
+
+class TiedHead(Head):
+    """An embedding that is also the head: looking up is unchanged."""
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return self.held(x)
+
+    def as_linear(self, x: mx.array) -> mx.array:
+        return self.held.as_linear(self._stage.heads(x))
+
+
+class OpenModel:
+    """A model whose rows can share a forward. `model` is taken and changed in place.
+
+    Without a mixer that can be found, `mixers_found` is false and only `plain` may be called.
+    """
+
+    def __init__(self, model: nn.Module, vocab_size: int, attend: Attend = kernel) -> None:
+        self.model = model
+        self._attend = attend
+        self.stage = Stage()
+        self.level = GENERIC
+        self._mixers = list(find_mixers(model.layers))
+        for name, parent, held in self._mixers:
+            parent[name] = Mixer(held, self.stage)
+        self.shapes = self._find_shapes()
+        open_heads(model, vocab_size, self.stage)
+
+    def _find_shapes(self) -> dict[int, Shape]:
+        shapes = {}
+        caches = self.new_caches()
+        for index, layer in enumerate(self.model.layers):
+            own = [held for _, parent, held in self._mixers if parent is layer]
+            if len(own) == 1 and index < len(caches) and hasattr(caches[index], "update_and_fetch"):
+                shape = shape_of(own[0])
+                if shape is not None:
+                    shapes[index] = shape
+        return shapes
+
+    @property
+    def mixers_found(self) -> bool:
+        return bool(self._mixers)
+
+    def mixer(self, layer: int) -> Mixer:
+        """The one mixer of a layer that can be fused, as it is now."""
+        parent = self.model.layers[layer]
+        return next(parent[name] for name, owner, _ in self._mixers if owner is parent)
+
+    def new_caches(self) -> list[Any]:
+        """One row's caches, empty."""
+        return make_prompt_cache(self.model)
+
+    @property
+    def fusible(self) -> Sequence[int]:
+        """The layers whose projections can run over all rows at once."""
+        return tuple(self.shapes)
+
+    @property
+    def packable(self) -> Sequence[int]:
+        """The layers whose rows can share a rectangle, at the level that is set."""
+        if self.level < PACKED:
+            return ()
+        caches = self.new_caches()
+        return tuple(i for i in self.shapes if type(caches[i]) is KVCache)
+
+    def set_level(self, level: int) -> None:
+        """Uses the mixers of `level` (GENERIC, FUSED or PACKED) wherever a layer can."""
+        self.level = level
+        packable = set(self.packable)
+        for name, parent, held in self._mixers:
+            index = self._layer_of(parent)
+            shape = self.shapes.get(index)
+            if level >= FUSED and shape is not None:
+                parent[name] = FusedAttention(
+                    held, self.stage, shape, index, self._attend, packed=index in packable
+                )
+            else:
+                parent[name] = Mixer(held, self.stage)
+
+    def _layer_of(self, parent: nn.Module) -> int:
+        """The index of the layer that `parent` is, or -1."""
+        return next((i for i, layer in enumerate(self.model.layers) if layer is parent), -1)
+
+    def hidden(self, tokens: int) -> mx.array:
+        """Zeros in the shape and type of the activations between layers: (1, tokens, width)."""
+        embedding = next(m for m in self.model.modules() if isinstance(m, TiedHead))
+        return mx.zeros_like(embedding(mx.zeros((1, tokens), mx.int32)))
+
+    def attention(self, layer: int, hidden: mx.array, forward: Forward) -> mx.array:
+        """One fused layer's mixer alone, over a forward of single tokens."""
+        self.stage.forward = forward
+        try:
+            return self.mixer(layer)(hidden, None, LayerCaches(forward, (layer,)))
+        finally:
+            self.stage.forward = None
+
+    def logits(self, tokens: mx.array, forward: Forward) -> mx.array:
+        """tokens (1, n) -> logits (len(forward.heads), vocabulary)."""
+        caches: list[Any] = forward.spans[0].row.caches
+        layered = [LayerCaches(forward, (index,)) for index in range(len(caches))]
+        self.stage.forward = forward
+        try:
+            logits = self.model(tokens, cache=layered)[0]
+        finally:
+            self.stage.forward = None
+        if logits.shape[0] != len(forward.heads):  # a head that was not found sees every token
+            logits = logits[mx.array(forward.heads)]
+        return logits
+
+    def plain(self, tokens: mx.array, caches: Sequence[Any]) -> mx.array:
+        """The model as it came: tokens (1, n) -> logits (n, vocabulary), one row, its caches."""
+        return self.model(tokens, cache=list(caches))[0]
+
+
+def find_mixers(layers: Sequence[nn.Module]) -> Iterator[tuple[str, nn.Module, nn.Module]]:
+    """(name, parent, mixer) of each shallowest module below a layer whose call takes a cache."""
+    for layer in layers:
+        yield from _below(layer)
+
+
+def _below(parent: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Module]]:
+    for name, child in list(parent.children().items()):
+        if not isinstance(child, nn.Module):
+            continue
+        if "cache" in inspect.signature(type(child).__call__).parameters:
+            yield name, parent, child
+        else:
+            yield from _below(child)
+
+
+def open_heads(parent: nn.Module, vocab_size: int, stage: Stage) -> None:
+    """Puts ours around what projects to the vocabulary: a linear head, or a tied embedding.
+
+    Looks outside of the layers only: those stand in lists."""
+    for name, child in list(parent.children().items()):
+        if isinstance(child, nn.Embedding | nn.QuantizedEmbedding):
+            parent[name] = TiedHead(child, stage)
+        elif isinstance(child, nn.Linear | nn.QuantizedLinear):
+            if child.weight.shape[0] == vocab_size:
+                parent[name] = Head(child, stage)
+        elif isinstance(child, nn.Module):
+            open_heads(child, vocab_size, stage)

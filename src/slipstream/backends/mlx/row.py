@@ -1,0 +1,100 @@
+"""One sequence on the device: its caches, what it knows and how much of it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import mlx.core as mx
+
+from slipstream.contracts.row import RowSpec
+
+
+class Rectangle(Protocol):
+    """What holds the keys and values of a packed row in its place."""
+
+    def remove(self, row: DeviceRow) -> None: ...
+    def abandon(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """A draw that the host has not read: entry `place` of a launch's `tokens`, (rows,)."""
+
+    tokens: mx.array
+    place: int
+
+
+class DeviceRow:
+    """Owns its caches, alone, until it is released. Implements contracts.backend.Row.
+
+    Tokens known are `ids` (read by the host) and then the draws that were launched but not read;
+    of those only the newest, `tail`, is still to be computed.
+    """
+
+    def __init__(self, spec: RowSpec, caches: list[Any]) -> None:
+        self._spec = spec
+        self.caches = caches
+        self.ids: list[int] = list(spec.prompt.ids)
+        self.known = len(self.ids)
+        self.computed = 0
+        self.cached = 0
+        self.tail: Tail | None = None
+        self.segment: Rectangle | None = None
+        self.released = False
+        self.epoch = 0  # grows at each rewind, so that older draws are known as stale
+
+    @property
+    def spec(self) -> RowSpec:
+        return self._spec
+
+    @property
+    def pending(self) -> int:
+        return self.known - self.computed
+
+    @property
+    def drawn(self) -> int:
+        """Draws launched so far: the place of the next one among the row's own tokens."""
+        return self.known - len(self._spec.prompt.ids)
+
+    @property
+    def exhausted(self) -> bool:
+        """Every draw that the row may make has been launched."""
+        return self.known >= self._spec.length_limit
+
+    def take(self, tokens: int) -> list[int] | Tail:
+        """The next `tokens` tokens as input, and counts them as computed.
+
+        Returns ids of the host, or the lazy newest draw. Never both: a draw is known only
+        once everything before it is computed."""
+        start, self.computed = self.computed, self.computed + tokens
+        if self.tail is not None:
+            assert tokens == 1
+            tail, self.tail = self.tail, None
+            return tail
+        return self.ids[start : self.computed]
+
+    def draw(self, tail: Tail) -> None:
+        """A draw was launched."""
+        assert self.pending == 0
+        self.known += 1
+        self.tail = tail
+
+    def feed(self, token: int) -> None:
+        """The next token is `token`, decided on the host."""
+        assert self.pending == 0
+        self.ids.append(token)
+        self.known += 1
+
+    def restart(self, drawn: Sequence[int], caches: list[Any]) -> None:
+        """Forgets what was computed; known are the prompt and `drawn`."""
+        self.ids = [*self._spec.prompt.ids, *drawn]
+        self.known = len(self.ids)
+        self.computed = self.cached = 0
+        self.tail = None
+        self.caches = caches
+        self.epoch += 1
+
+    def nbytes(self) -> int:
+        return sum(cache.nbytes for cache in self.caches if not cache.empty())

@@ -1,0 +1,159 @@
+"""Who waits, who has a place, who is next. Shared by two threads behind one small lock.
+
+The event loop offers and withdraws; the device thread takes, expires and gives places back.
+Knows nothing of sessions or of the device.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from bisect import insort
+from dataclasses import dataclass, field
+
+from slipstream.contracts.clock import Clock
+from slipstream.contracts.errors import QueueFull
+from slipstream.contracts.limits import Limits
+from slipstream.contracts.placement import Lane
+from slipstream.contracts.report import LaneStats
+from slipstream.contracts.row import RowSpec
+
+AGING_SECONDS = 15.0  # one step of priority is worth this much waiting
+SMOOTHING = 0.3  # weight of the newest row in the mean time that a place is held
+LONGEST_RETRY = 60  # seconds
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Waiter:
+    """Waiters are taken by `rank`: the arrival, moved AGING_SECONDS sooner per priority step.
+
+    So it is FIFO within a priority, and none is passed by one that arrived more than
+    AGING_SECONDS times the difference of their priorities (at most 60 s) after it.
+    """
+
+    rank: float
+    order: int
+    spec: RowSpec = field(compare=False)
+
+
+@dataclass(slots=True)
+class LanePlaces:
+    places: int
+    waiting: list[Waiter] = field(default_factory=list)
+    active: int = 0
+    submitted: int = 0
+
+    @property
+    def free(self) -> int:
+        return self.places - self.active
+
+    @property
+    def unserved(self) -> int:
+        """Waiters that no free place will take."""
+        return max(0, len(self.waiting) - self.free)
+
+    def stats(self) -> LaneStats:
+        return LaneStats(active=self.active, max=self.places, submitted=self.submitted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupancy:
+    """Counts of one moment, consistent with each other."""
+
+    group: LaneStats
+    solo: LaneStats
+    waiting: int
+    rejected: int
+
+
+class Admission:
+    """Places on both lanes and the bounded queue before them. No method calls out of here."""
+
+    def __init__(self, limits: Limits, clock: Clock) -> None:
+        self._queue = limits.queue
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._orders = itertools.count()
+        self._lanes = {Lane.GROUP: LanePlaces(limits.batch), Lane.SOLO: LanePlaces(1)}
+        self._rejected = 0
+        self._held_seconds = 0.0
+
+    def offer(self, spec: RowSpec) -> None:
+        """Lets `spec` wait for a place. Raises QueueFull, and then holds nothing of it."""
+        rank = self._clock.now() - AGING_SECONDS * spec.prompt.priority
+        with self._lock:
+            lane = self._lanes[spec.lane]
+            unserved = sum(each.unserved for each in self._lanes.values())
+            if len(lane.waiting) >= lane.free and unserved >= self._queue:
+                self._rejected += 1
+                raise self._full(lane)
+            insort(lane.waiting, Waiter(rank, next(self._orders), spec))
+            lane.submitted += 1
+
+    def withdraw(self, spec: RowSpec) -> bool:
+        """Takes one waiter out. False when it no longer waits: then it belongs to the device."""
+        with self._lock:
+            waiting = self._lanes[spec.lane].waiting
+            for place, waiter in enumerate(waiting):
+                if waiter.spec.key == spec.key:
+                    del waiting[place]
+                    return True
+        return False
+
+    def next(self, lane: Lane) -> RowSpec | None:
+        """The waiter whose turn it is, with a place taken for it until `leave`, or None."""
+        with self._lock:
+            places = self._lanes[lane]
+            if not places.waiting or places.free == 0:
+                return None
+            places.active += 1
+            return places.waiting.pop(0).spec
+
+    def leave(self, lane: Lane, held: float) -> None:
+        """Gives a place back that was held for `held` seconds."""
+        with self._lock:
+            places = self._lanes[lane]
+            places.active -= 1
+            assert places.active >= 0
+            known = self._held_seconds or held
+            self._held_seconds = known + SMOOTHING * (held - known)
+
+    def expire(self, now: float) -> list[RowSpec]:
+        """Takes out, and returns, the waiters whose deadline has come."""
+        return self._remove(now)
+
+    def clear(self) -> list[RowSpec]:
+        """Takes out, and returns, all waiters."""
+        return self._remove(math.inf)
+
+    def _remove(self, now: float) -> list[RowSpec]:
+        with self._lock:
+            removed = []
+            for lane in self._lanes.values():
+                removed += [w.spec for w in lane.waiting if w.spec.deadline <= now]
+                lane.waiting = [w for w in lane.waiting if w.spec.deadline > now]
+            return removed
+
+    @property
+    def waiting(self) -> int:
+        with self._lock:
+            return sum(len(lane.waiting) for lane in self._lanes.values())
+
+    def occupancy(self) -> Occupancy:
+        with self._lock:
+            return Occupancy(
+                group=self._lanes[Lane.GROUP].stats(),
+                solo=self._lanes[Lane.SOLO].stats(),
+                waiting=sum(len(lane.waiting) for lane in self._lanes.values()),
+                rejected=self._rejected,
+            )
+
+    def _full(self, lane: LanePlaces) -> QueueFull:
+        """The refusal, with the seconds in which the queue ahead should have passed."""
+        rounds = (len(lane.waiting) + 1) / lane.places
+        error = QueueFull(
+            f"As many requests wait as may wait (--queue {self._queue}). Try again later."
+        )
+        error.retry_after = min(LONGEST_RETRY, max(1, math.ceil(rounds * self._held_seconds)))
+        return error

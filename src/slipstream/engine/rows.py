@@ -1,0 +1,78 @@
+"""What the driver knows of one row beside the backend's own: its count, its news, its times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from slipstream.contracts.backend import Advance, Drawn, Row
+from slipstream.contracts.row import FinishReason, Outcome, RowSpec, TokenEvent
+from slipstream.engine.mailbox import Progress, Update
+
+
+@dataclass(slots=True, kw_only=True)
+class Live:
+    """A row from its acceptance to its end, owned by the driver.
+
+    `launched` runs ahead of `tokens` by the draws that are not read yet.
+    `suspect`: it was in a forward that failed, and has not yet drawn a token alone since.
+    """
+
+    spec: RowSpec
+    row: Row
+    admitted: float
+    launched: int = 0
+    tokens: list[int] = field(default_factory=list)
+    suspect: bool = False
+    rows_peak: int = 0
+    first: float | None = None
+    last: float | None = None
+    news: bool = True
+    _events: list[TokenEvent] = field(default_factory=list)
+
+    @property
+    def ready(self) -> bool:
+        """May advance among others."""
+        return not self.suspect and self.launched < self.spec.prompt.max_tokens
+
+    def take(self, drawn: Drawn, now: float) -> FinishReason | None:
+        """Books a drawn token, and says whether it was the last one."""
+        prompt = self.spec.prompt
+        self.tokens.append(drawn.token)
+        self.suspect = False
+        self.first = now if self.first is None else self.first
+        self.last = now
+        finish = None
+        if drawn.token in prompt.stop_ids:
+            finish = FinishReason.STOP
+        elif len(self.tokens) == prompt.max_tokens:
+            finish = FinishReason.LENGTH
+        self._events.append(TokenEvent(drawn.token, drawn.logprob, drawn.top, finish))
+        self.news = True
+        return finish
+
+    def update(self, outcome: Outcome | None = None) -> Update:
+        """The news since the last call."""
+        events, self._events = tuple(self._events), []
+        self.news = False
+        progress = Progress(
+            admitted=self.admitted,
+            first=self.first,
+            last=self.last,
+            cached=self.row.cached,
+            rows_peak=self.rows_peak,
+        )
+        return Update(key=self.spec.key, progress=progress, events=events, outcome=outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A launch that is not read yet."""
+
+    plan: Sequence[Advance]
+    launched: float
+
+    @property
+    def filled(self) -> int:
+        """Tokens beyond one per row: what prompts add to a step."""
+        return sum(advance.tokens - 1 for advance in self.plan)

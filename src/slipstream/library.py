@@ -1,0 +1,245 @@
+"""The engine as a Python library: composes text, gateway and backend. The server is one user.
+
+It knows no HTTP. Everything here belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from slipstream.backends.mlx.boot import boot
+from slipstream.contracts.clock import MonotonicClock
+from slipstream.contracts.completion import Completion, Message
+from slipstream.contracts.delta import Delta
+from slipstream.contracts.errors import InvalidRequest, UsageError
+from slipstream.contracts.model import ModelInfo
+from slipstream.contracts.report import EngineStats, Report
+from slipstream.contracts.row import CancelReason
+from slipstream.contracts.sampling import Sampling
+from slipstream.engine.gateway import Gateway
+from slipstream.engine.lease import Job, T
+from slipstream.engine.session import Session
+from slipstream.settings import Settings, cache_home
+from slipstream.text.prepare import Prepared, Preparer, sampling_defaults
+from slipstream.text.sink import Folded, deltas, fold
+from slipstream.text.template import load_template
+from slipstream.text.tokenizer import Tokenizer
+
+
+class Running:
+    """One accepted request: its deltas, once, and its report."""
+
+    def __init__(self, session: Session, prepared: Prepared) -> None:
+        self._session = session
+        self._prepared = prepared
+
+    @property
+    def prompt_tokens(self) -> int:
+        return len(self._prepared.prompt.ids)
+
+    @property
+    def report(self) -> Report:
+        return self._session.report
+
+    def deltas(self) -> AsyncGenerator[Delta, None]:
+        """Raises Fault or Cancelled. Closing it early ends the request."""
+        return deltas(self._session, self._prepared.sink())
+
+    def cancel(self, reason: CancelReason) -> None:
+        self._session.cancel(reason)
+
+
+class Engine:
+    """One model, ready to answer many requests at once.
+
+    ```python
+    async with Engine.load() as engine:
+        answer = await engine.chat([{"role": "user", "content": "Hello"}], max_tokens=50)
+        print(answer.text)
+    ```
+    """
+
+    def __init__(self, settings: Settings, info: ModelInfo) -> None:
+        """Reads tokenizer and template; loads no weights yet. Raises ModelError, UsageError."""
+        self.info = info
+        self.context = _context(settings, info)
+        self._tokenizer = Tokenizer.load(info.path)
+        template = load_template(
+            info,
+            self._tokenizer.named,
+            given=settings.chat_template,
+            variables=_template_variables(settings),
+        )
+        flags = {name: getattr(settings, flag) for name, flag in _SAMPLING_FLAGS}
+        self._preparer = Preparer(
+            info,
+            self._tokenizer,
+            template,
+            sampling_defaults(info.generation, flags),
+            self.context,
+            settings.max_tokens,
+        )
+        self._limits = settings.limits
+        self._gateway = Gateway(partial(boot, info), self._limits, MonotonicClock())
+        self._started = False
+        self._numbers = itertools.count(1)
+
+    @classmethod
+    def load(cls, model: str | None = None, **settings: Any) -> Self:
+        """The engine of `model` (a folder, a hub id, part of a name on disk; None: the starter).
+
+        `settings` are fields of Settings. Gets the model where needed; use it with `async with`.
+        Raises ModelError, UsageError."""
+        from slipstream.models.obtain import obtain  # pulls in the hub's library
+
+        return cls(Settings(model=model, **settings), obtain(model, cache_home(), download=True))
+
+    async def __aenter__(self) -> Self:
+        await self.wait_ready()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close(0.0 if error else self._limits.drain_timeout)
+
+    async def wait_ready(self) -> None:
+        """Starts loading unless it has begun; returns once requests are taken.
+
+        Raises ModelError when loading failed. Cancelling a call ends only that call."""
+        if not self._started:
+            self._started = True
+            self._gateway.start()
+        await self._gateway.wait_ready()
+
+    async def close(self, drain: float) -> None:
+        """Refuses new work, gives running work `drain` seconds, releases everything."""
+        await self._gateway.close(drain)
+
+    # Asking
+
+    async def chat(self, messages: Sequence[Message], **fields: Any) -> Folded:
+        """The whole answer to a conversation. `fields` as for `stream`."""
+        return fold([delta async for delta in self.stream(messages, **fields)])
+
+    async def generate(self, prompt: str | Sequence[int], **fields: Any) -> Folded:
+        """The whole continuation of a text, or of token ids, without a template."""
+        source = {"text": prompt} if isinstance(prompt, str) else {"ids": tuple(prompt)}
+        completion = self._completion({**source, "prompt_param": "prompt"}, fields)
+        return fold([delta async for delta in self.submit(completion).deltas()])
+
+    def stream(self, messages: Sequence[Message], **fields: Any) -> AsyncIterator[Delta]:
+        """An answer piece by piece; leaving the loop early ends the request.
+
+        `fields` are those of Completion, and sampling by name: temperature, top_p, seed, ...
+        Raises InvalidRequest, QueueFull, Unavailable; while it runs Fault, Cancelled."""
+        return self.submit(self._completion({"messages": messages}, fields)).deltas()
+
+    def submit(self, completion: Completion) -> Running:
+        """Raises a Refusal; then nothing was started."""
+        prepared = self._preparer.prepare(completion)
+        return Running(self._gateway.submit(prepared.prompt), prepared)
+
+    def _completion(self, source: Mapping[str, Any], given: Mapping[str, Any]) -> Completion:
+        sampling = {name: value for name, value in given.items() if name in _SAMPLING_NAMES}
+        rest = {name: value for name, value in given.items() if name not in _SAMPLING_NAMES}
+        unknown = sorted(rest.keys() - Completion.__dataclass_fields__.keys())
+        if unknown:
+            raise InvalidRequest(f"There is no field {unknown[0]}.", param=unknown[0])
+        return Completion(
+            request_id=f"library-{next(self._numbers)}",
+            model=self.info.id,
+            sampling=sampling,
+            **source,
+            **rest,
+        )
+
+    # Jobs that need the device to themselves
+
+    async def run_exclusive(self, job: Job[T], name: str) -> T:
+        """See Gateway.run_exclusive."""
+        return await self._gateway.run_exclusive(job, name)
+
+    async def run_when_idle(self, job: Job[T], name: str) -> T:
+        """See Gateway.run_when_idle."""
+        return await self._gateway.run_when_idle(job, name)
+
+    # Text
+
+    def tokenize(
+        self,
+        *,
+        text: str | None = None,
+        messages: Sequence[Message] | None = None,
+        add_special_tokens: bool,
+    ) -> list[int]:
+        """Ids of exactly one of `text` and `messages`. Raises InvalidRequest."""
+        if messages is None:
+            return self._tokenizer.encode(text or "", add_special_tokens=add_special_tokens)
+        return list(self._preparer.ids(self._completion({"messages": messages}, {})))
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(ids)
+
+    def token_text(self, token: int) -> str:
+        """One token as text; half a character becomes a replacement sign."""
+        return self._tokenizer.token_bytes(token).decode("utf-8", "replace")
+
+    # Looking
+
+    @property
+    def state(self) -> Any:
+        """loading, ready, failed or draining."""
+        state = self._gateway.state.value
+        return "draining" if state == "closed" else state
+
+    def stats(self) -> EngineStats:
+        return self._gateway.stats()
+
+    def health(self) -> str | None:
+        """None while all is well, else the reason why it is not."""
+        return self._gateway.health()
+
+
+_SAMPLING_FLAGS = (
+    ("temperature", "temp"),
+    ("top_p", "top_p"),
+    ("top_k", "top_k"),
+    ("min_p", "min_p"),
+)
+_SAMPLING_NAMES = frozenset(field.name for field in fields(Sampling))
+
+
+def _context(settings: Settings, info: ModelInfo) -> int:
+    if settings.context is None:
+        return info.context
+    if settings.context > info.context:
+        raise UsageError(
+            f"--context {settings.context} is more than this model's {info.context} tokens.",
+            param="context",
+        )
+    return settings.context
+
+
+def _template_variables(settings: Settings) -> dict[str, Any]:
+    try:
+        found = json.loads(settings.chat_template_args)
+    except ValueError as error:
+        raise UsageError(
+            f"--chat-template-args is not JSON: {error}", param="chat_template_args"
+        ) from error
+    if not isinstance(found, dict):
+        raise UsageError(
+            "--chat-template-args must be a JSON object of template variables.",
+            param="chat_template_args",
+        )
+    return found

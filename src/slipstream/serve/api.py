@@ -1,0 +1,93 @@
+"""What an API's protocol file makes: a parsed request, and the reply that renders its deltas.
+
+Words between the protocol files and `generation`; they know neither routes nor the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from slipstream.contracts.completion import Completion
+from slipstream.contracts.delta import Delta
+from slipstream.contracts.report import Report
+from slipstream.serve.fields import Context
+from slipstream.serve.wire import Object
+
+
+@dataclass(slots=True)
+class Tally:
+    """Tokens of one request so far, ends included."""
+
+    completion: int = 0
+    reasoning: int = 0  # in deltas that hold nothing else
+
+    def count(self, delta: Delta) -> None:
+        self.completion += delta.tokens
+        if delta.reasoning and not delta.text:
+            self.reasoning += delta.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What one request cost, over all its prompts and choices. Token counts."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int
+    report: Report
+
+    @classmethod
+    def of(cls, prompts: Sequence[int], reports: Sequence[Report], tally: Tally) -> Account:
+        """`prompts` are token counts. Phases of several prompts overlap: the longest counts."""
+        first = reports[0]
+        return cls(
+            prompt_tokens=sum(prompts),
+            completion_tokens=tally.completion,
+            reasoning_tokens=tally.reasoning,
+            report=Report(
+                placement=first.placement,
+                queue_ms=max(report.queue_ms for report in reports),
+                prefill_ms=max(report.prefill_ms for report in reports),
+                decode_ms=max(report.decode_ms for report in reports),
+                prompt_tokens=sum(prompts),
+                cached_tokens=sum(report.cached_tokens for report in reports),
+                rows_peak=max(report.rows_peak for report in reports),
+                seed=first.seed,
+            ),
+        )
+
+
+class Reply(Protocol):
+    """Renders one request's deltas. `source` is the index of the prompt that a delta answers."""
+
+    @property
+    def keep_alive(self) -> bytes:
+        """The frame that breaks a silence."""
+        ...
+
+    def push(self, source: int, delta: Delta) -> bytes:
+        """Frames, possibly none."""
+        ...
+
+    def ending(self, account: Account) -> bytes:
+        """The frames after the last delta."""
+        ...
+
+    def body(self, deltas: Sequence[tuple[int, Delta]], account: Account) -> Mapping[str, Any]:
+        """The whole reply: a fold over the same deltas."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A request, checked. Each completion answers one prompt."""
+
+    completions: tuple[Completion, ...]
+    reply: Reply
+    stream: bool
+
+
+Parse = Callable[[Object, Context], Parsed]
+"""Raises a Refusal naming the field."""

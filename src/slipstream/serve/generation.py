@@ -1,0 +1,179 @@
+"""Runs parsed requests, for every API alike: submit, watch the client, stream or fold.
+
+It does not know what a body or a chunk looks like, nor what happens behind the engine's port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from starlette.types import Receive, Scope, Send
+
+from slipstream.contracts.completion import Completion
+from slipstream.contracts.delta import Delta
+from slipstream.contracts.errors import Fault, Unavailable
+from slipstream.contracts.row import CancelReason
+from slipstream.serve import sse
+from slipstream.serve.api import Account, Parse, Parsed, Reply, Tally
+from slipstream.serve.fields import Context
+from slipstream.serve.names import ServedNames
+from slipstream.serve.ports import Engine, Running
+from slipstream.serve.wire import json_response, read_object
+
+Push = Callable[[int, Delta], Awaitable[None]]
+
+
+def require_ready(engine: Engine) -> None:
+    """Raises Unavailable where waiting helps, Fault where it does not."""
+    if engine.state == "loading":
+        raise Unavailable("The model is still loading; try again soon.")
+    if engine.state == "draining":
+        raise Unavailable("The server is shutting down.")
+    if engine.state == "failed":
+        raise Fault(f"The model could not be loaded: {engine.health() or 'no reason is known'}")
+
+
+class Generations:
+    """Makes the handlers of the generating routes, and holds what runs for them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        names: ServedNames,
+        *,
+        strict: bool,
+        prompts_max: int,
+        keep_alive: float,
+    ) -> None:
+        self._engine = engine
+        self._names = names
+        self._strict = strict
+        self._prompts_max = prompts_max
+        self._keep_alive = keep_alive
+        self._live: set[Running] = set()
+
+    def handler(self, parse: Parse) -> Callable[[Scope, Receive], Awaitable[Generation]]:
+        """The handler of a route whose bodies `parse` reads."""
+
+        async def handle(scope: Scope, receive: Receive) -> Generation:
+            require_ready(self._engine)
+            body = await read_object(scope, receive)
+            context = Context(
+                request_id=scope["state"]["request_id"],
+                names=self._names,
+                strict=self._strict,
+                prompts_max=self._prompts_max,
+            )
+            parsed = parse(body, context)
+            return Generation(
+                parsed, self._submit(parsed.completions), self._keep_alive, self._live
+            )
+
+        return handle
+
+    def cut(self) -> None:
+        """Ends everything that runs, at once."""
+        for running in tuple(self._live):
+            running.cancel(CancelReason.SHUTDOWN)
+
+    def _submit(self, completions: Sequence[Completion]) -> tuple[Running, ...]:
+        """All of them or none."""
+        runnings: list[Running] = []
+        try:
+            for completion in completions:
+                runnings.append(self._engine.submit(completion))
+        except BaseException:
+            for running in runnings:
+                running.cancel(CancelReason.DISCONNECT)
+            raise
+        return tuple(runnings)
+
+
+class Generation:
+    """The response of one request. Owns its `runnings` until it returns, and ends them then."""
+
+    def __init__(
+        self,
+        parsed: Parsed,
+        runnings: Sequence[Running],
+        keep_alive: float,
+        live: set[Running],
+    ) -> None:
+        self._parsed = parsed
+        self._runnings = runnings
+        self._keep_alive = keep_alive
+        self._live = live
+        self._tally = Tally()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._live.update(self._runnings)
+        watch = asyncio.create_task(self._watch(receive))
+        try:
+            write = self._stream if self._parsed.stream else self._whole
+            await write(self._parsed.reply, scope, receive, send)
+        finally:
+            watch.cancel()
+            self._cancel()
+            self._live.difference_update(self._runnings)
+
+    async def _stream(self, reply: Reply, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = self._headers()
+        async with sse.Stream(send, headers, reply.keep_alive, self._keep_alive) as stream:
+
+            async def push(source: int, delta: Delta) -> None:
+                if frames := reply.push(source, delta):
+                    await stream.write(frames)
+
+            await self._drain(push)
+            await stream.write(reply.ending(self._account()))
+
+    async def _whole(self, reply: Reply, scope: Scope, receive: Receive, send: Send) -> None:
+        deltas: list[tuple[int, Delta]] = []
+
+        async def push(source: int, delta: Delta) -> None:
+            deltas.append((source, delta))
+
+        await self._drain(push)
+        body = reply.body(deltas, self._account())
+        await json_response(body, headers=self._headers())(scope, receive, send)
+
+    async def _drain(self, push: Push) -> None:
+        """Every delta, as it comes, from all runnings at once. The first failure ends all."""
+
+        async def drain(source: int, running: Running) -> None:
+            async for delta in running.deltas():
+                self._tally.count(delta)
+                await push(source, delta)
+
+        tasks = [asyncio.create_task(drain(*numbered)) for numbered in enumerate(self._runnings)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch(self, receive: Receive) -> None:
+        """Ends the work of a client that has left, whatever phase it is in."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._cancel()
+
+    def _cancel(self) -> None:
+        for running in self._runnings:
+            running.cancel(CancelReason.DISCONNECT)
+
+    def _account(self) -> Account:
+        return Account.of(
+            [running.prompt_tokens for running in self._runnings],
+            [running.report for running in self._runnings],
+            self._tally,
+        )
+
+    def _headers(self) -> dict[str, str]:
+        placement = self._runnings[0].report.placement
+        return {
+            "x-slipstream-lane": placement.lane.value,
+            "x-slipstream-reasons": ",".join(placement.reasons),
+        }

@@ -1,0 +1,86 @@
+"""The seam to everything behind HTTP: what this folder asks of the engine, and no more.
+
+It does not know who implements it; tests use a scripted one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal, Protocol
+
+from slipstream.contracts.completion import Completion, Message
+from slipstream.contracts.delta import Delta
+from slipstream.contracts.model import ModelInfo
+from slipstream.contracts.report import EngineStats, Report
+from slipstream.contracts.row import CancelReason
+
+State = Literal["loading", "ready", "failed", "draining"]
+
+
+class Running(Protocol):
+    """One accepted Completion."""
+
+    @property
+    def prompt_tokens(self) -> int: ...
+
+    @property
+    def report(self) -> Report:
+        """So far; the placement is there from the start."""
+        ...
+
+    def deltas(self) -> AsyncIterator[Delta]:
+        """Ends after each choice's delta with `finish`. Raises Fault or Cancelled."""
+        ...
+
+    def cancel(self, reason: CancelReason) -> None:
+        """Idempotent, and without effect once it has ended."""
+        ...
+
+
+class Engine(Protocol):
+    @property
+    def state(self) -> State: ...
+
+    @property
+    def info(self) -> ModelInfo:
+        """Known while loading too."""
+        ...
+
+    @property
+    def context(self) -> int:
+        """The enforced context length, in tokens."""
+        ...
+
+    def submit(self, completion: Completion) -> Running:
+        """Raises a Refusal; then nothing was started."""
+        ...
+
+    def tokenize(
+        self,
+        *,
+        text: str | None = None,
+        messages: Sequence[Message] | None = None,
+        add_special_tokens: bool,
+    ) -> list[int]:
+        """Ids of exactly one of `text` and `messages`. Raises InvalidRequest."""
+        ...
+
+    def detokenize(self, ids: Sequence[int]) -> str: ...
+
+    def token_text(self, token: int) -> str: ...
+
+    def stats(self) -> EngineStats: ...
+
+    def health(self) -> str | None:
+        """None while all is well, else the reason why it is not."""
+        ...
+
+    async def wait_ready(self) -> None:
+        """Starts loading unless it has begun; returns once `state` is ready.
+
+        Raises ModelError when loading failed. Cancelling a call ends only that call."""
+        ...
+
+    async def close(self, drain: float) -> None:
+        """Refuses new work, gives running work `drain` seconds, releases everything."""
+        ...

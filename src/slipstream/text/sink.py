@@ -1,0 +1,184 @@
+"""From a session's tokens to Deltas: detokenize -> stop strings, and what drives that chain.
+
+Every text stage has one shape, `push` and `flush`. It does not know lanes, APIs or devices.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from slipstream.contracts.delta import Delta, TextLogprob, TokenSource
+from slipstream.contracts.errors import RowFault
+from slipstream.contracts.row import CancelReason, FinishReason, TokenEvent
+from slipstream.text.detokenize import Detokenizer
+from slipstream.text.stops import Stops
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A log-probability whose token's text lies at `start`..`end` of the answer, in characters."""
+
+    start: int
+    end: int
+    entry: TextLogprob
+
+
+class Sink:
+    """One choice's text. Fed with token events in order until `finish` is set.
+
+    Log-probabilities come out with the last of their token's text; when a stop string matches,
+    those of tokens that begin before it come out, so that the entries always cover the text. A
+    token of `stop_ids` that ends the row is counted, but has neither text nor log-probability.
+    `lead` is text that comes out before the first token's.
+    """
+
+    def __init__(
+        self,
+        detokenizer: Detokenizer,
+        stops: Stops,
+        *,
+        stop_ids: Collection[int] = (),
+        choice: int = 0,
+        lead: str = "",
+    ) -> None:
+        self.finish: FinishReason | None = None
+        self._detokenizer = detokenizer
+        self._stops = stops
+        self._stop_ids = stop_ids
+        self._choice = choice
+        self._waiting: deque[Waiting] = deque()
+        self._seen = 0  # characters out of the detokenizer
+        self._out = 0  # characters out of the last stage
+        self._text = [lead]
+        self._entries: list[TextLogprob] = []
+        self._tokens = 0
+
+    @property
+    def stopped(self) -> bool:
+        """A stop string matched: no more tokens are needed."""
+        return self._stops.matched
+
+    def push(self, events: Sequence[TokenEvent]) -> list[Delta]:
+        """What `events` add: at most one Delta for a batch, none while all of it is held back.
+
+        How tokens are batched changes neither the text nor the counts. Events after the finish
+        are not looked at."""
+        for event in events:
+            if self.finish is not None:
+                break
+            self._take(event)
+        return self._drain()
+
+    def _take(self, event: TokenEvent) -> None:
+        self._tokens += 1
+        silent_end = event.finish is FinishReason.STOP and event.token in self._stop_ids
+        if not silent_end:
+            self._read(event)
+        if event.finish is not None and not self._stops.matched:
+            self._end()
+        self._settle()
+        self.finish = FinishReason.STOP if self._stops.matched else event.finish
+
+    def _read(self, event: TokenEvent) -> None:
+        """Passes one token through the stages."""
+        entry = self._entry(event)
+        text = self._detokenizer.push(event.token)
+        start, self._seen = self._seen, self._seen + len(text)
+        if entry is not None:
+            self._waiting.append(Waiting(start, self._seen, entry))
+        self._show(self._stops.push(text))
+
+    def _end(self) -> None:
+        """Lets every stage give what it still holds, first to last."""
+        rest = self._detokenizer.flush()
+        self._seen += len(rest)
+        self._show(self._stops.push(rest))
+        self._show(self._stops.flush())
+
+    def _show(self, text: str) -> None:
+        self._text.append(text)
+        self._out += len(text)
+
+    def _settle(self) -> None:
+        """Moves out the log-probabilities whose text is out."""
+        while self._waiting and self._waiting[0].end <= self._out and not self._stops.matched:
+            self._entries.append(self._waiting.popleft().entry)
+        if self._stops.matched:
+            self._entries += [w.entry for w in self._waiting if w.start < self._out]
+            self._waiting.clear()
+
+    def _entry(self, event: TokenEvent) -> TextLogprob | None:
+        if event.logprob is None:
+            return None
+        top = tuple(self._named(ranked.token, ranked.logprob) for ranked in event.top)
+        return self._named(event.token, event.logprob, top)
+
+    def _named(self, token: int, logprob: float, top: tuple[TextLogprob, ...] = ()) -> TextLogprob:
+        raw = self._detokenizer.raw(token)
+        return TextLogprob(raw.decode("utf-8", "replace"), raw, logprob, top)
+
+    def _drain(self) -> list[Delta]:
+        text = "".join(self._text)
+        if not (text or self._entries or self.finish):
+            return []
+        delta = Delta(
+            choice=self._choice,
+            text=text,
+            tokens=self._tokens,
+            logprobs=tuple(self._entries),
+            finish=self.finish,
+        )
+        self._text, self._entries, self._tokens = [], [], 0
+        return [delta]
+
+
+async def deltas(source: TokenSource, sink: Sink) -> AsyncGenerator[Delta, None]:
+    """Drives one session through `sink`; the last Delta carries `finish`.
+
+    Borrows `source`, and cancels it when its tokens are no longer wanted: a stop string matched,
+    a stage failed (then RowFault is raised here and nobody else is touched), or the reader of
+    this generator closed it. Faults and Cancelled of the source pass through.
+    """
+    reason = CancelReason.DISCONNECT
+    try:
+        async for events in source.batches():
+            try:
+                pieces = sink.push(events)
+            except Exception as error:
+                reason = CancelReason.SINK_FAULT
+                raise RowFault("sink", error) from error
+            if sink.stopped:
+                source.cancel(CancelReason.STOP_STRING)
+            for piece in pieces:
+                yield piece
+            if sink.finish is not None:
+                return
+        raise RowFault("sink", "its tokens ended without a finish")
+    finally:
+        if sink.finish is None:
+            source.cancel(reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """A whole answer."""
+
+    text: str = ""
+    reasoning: str = ""
+    tokens: int = 0
+    logprobs: tuple[TextLogprob, ...] = ()
+    finish: FinishReason | None = None
+
+
+def fold(pieces: Iterable[Delta]) -> Folded:
+    """The answer that the deltas of one choice add up to; the same however they were cut."""
+    parts = tuple(pieces)
+    return Folded(
+        text="".join(part.text for part in parts),
+        reasoning="".join(part.reasoning for part in parts),
+        tokens=sum(part.tokens for part in parts),
+        logprobs=tuple(entry for part in parts for entry in part.logprobs),
+        finish=parts[-1].finish if parts else None,
+    )

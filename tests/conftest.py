@@ -1,0 +1,22 @@
+"""What holds for every test: few threads, no hub, and slow tests only when they are asked for."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+# Read when numpy, mlx and tokenizers are first imported, so set before any of them is.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves slow tests out, unless -m says what to run (`-m slow`, `-m "slow or not slow"`)."""
+    if config.getoption("markexpr"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    items[:] = [item for item in items if item not in slow]
+    config.hook.pytest_deselected(items=slow)

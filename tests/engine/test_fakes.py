@@ -1,0 +1,120 @@
+"""The fakes keep, and enforce, the rules that real backends must keep."""
+
+import math
+
+import pytest
+
+from slipstream.contracts.backend import Advance
+from slipstream.contracts.placement import Abilities, Lane, Reason
+from slipstream.contracts.row import RowSpec
+from slipstream.testing.backend import FakeBackend, solo_run
+from slipstream.testing.clock import ManualClock
+from slipstream.testing.conformance import check_backend
+
+from .rig import Faults, prompt
+
+PROMPTS = [prompt(*range(1, 4 + n), max_tokens=8, seed=n) for n in range(3)]
+
+
+def opened(backend, key=0, asked=None):
+    spec = RowSpec(key=key, lane=Lane.GROUP, prompt=asked or prompt(), deadline=math.inf)
+    return backend.open(spec)
+
+
+def test_the_fake_backend_conforms():
+    backend = FakeBackend()
+    check_backend(backend, PROMPTS)
+    assert backend.live_rows == 0
+    assert backend.breaches == []
+
+
+def test_a_backend_that_cannot_batch_is_checked_on_the_solo_lane():
+    check_backend(FakeBackend(abilities=Abilities(obstacle=Reason.MIXER_NOT_FOUND)), PROMPTS)
+
+
+class Eager(FakeBackend):
+    def collect(self, keep):
+        return super().collect(0)
+
+
+class Leaking(FakeBackend):
+    def release(self, row):
+        pass
+
+
+class Stuck(FakeBackend):
+    def rewind(self, row, drawn):
+        super().rewind(row, drawn[:-1])
+
+
+@pytest.mark.parametrize("broken", [Eager, Leaking, Stuck])
+def test_a_backend_that_breaks_a_rule_is_found(broken):
+    with pytest.raises(AssertionError):
+        check_backend(broken(), PROMPTS)
+
+
+def test_the_fake_draws_as_its_plain_twin():
+    backend, asked = FakeBackend(), prompt(7, 8, max_tokens=5, seed=2)
+    row = opened(backend, asked=asked)
+    tokens = []
+    for _ in range(5):
+        backend.launch([Advance(row, row.pending)])
+        tokens += [drawn.token for drawn in backend.collect(0)]
+    assert tokens == solo_run(asked)
+
+
+def test_the_seed_changes_the_draws():
+    assert solo_run(prompt(seed=1, max_tokens=8)) != solo_run(prompt(seed=2, max_tokens=8))
+
+
+def misuse_released(backend, row):
+    backend.release(row)
+    backend.launch([Advance(row, 1)])
+
+
+def misuse_tokens(backend, row):
+    backend.launch([Advance(row, 4)])
+
+
+def misuse_limit(backend, row):
+    for _ in range(5):
+        backend.launch([Advance(row, row.pending)])
+
+
+def misuse_twice(backend, row):
+    backend.launch([Advance(row, 1), Advance(row, 1)])
+
+
+def misuse_close(backend, row):
+    backend.close()
+
+
+@pytest.mark.parametrize(
+    "misuse", [misuse_released, misuse_tokens, misuse_limit, misuse_twice, misuse_close]
+)
+def test_misuse_is_raised_and_noted(misuse):
+    backend = FakeBackend()
+    row = opened(backend)
+    with pytest.raises(AssertionError):
+        misuse(backend, row)
+    assert len(backend.breaches) == 1
+
+
+def test_a_tainted_row_needs_a_rewind():
+    backend = FakeBackend(fault=Faults().at("launch", 1))
+    row = opened(backend)
+    with pytest.raises(OSError, match="broke"):
+        backend.launch([Advance(row, 3)])
+    with pytest.raises(AssertionError, match="tainted"):
+        backend.launch([Advance(row, 3)])
+    backend.rewind(row, [])
+    backend.launch([Advance(row, 3)])
+    assert len(backend.collect(0)) == 1
+
+
+def test_time_does_not_run_back():
+    clock = ManualClock(5.0)
+    clock.advance(1.5)
+    assert clock.now() == 6.5
+    with pytest.raises(AssertionError):
+        clock.advance(-1)

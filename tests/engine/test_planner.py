@@ -1,0 +1,123 @@
+"""Who advances by how much."""
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slipstream.contracts.limits import Limits
+from slipstream.contracts.placement import Lane
+from slipstream.contracts.row import RowSpec
+from slipstream.engine.planner import Planner
+from slipstream.testing.backend import FakeBackend, solo_run
+from slipstream.testing.clock import ManualClock
+
+from .rig import Rig, prompt
+
+
+@dataclass(frozen=True)
+class Wanting:
+    """A row with nothing but tokens to compute."""
+
+    spec: RowSpec
+    pending: int
+    cached: int = 0
+
+
+def wanting(*pending):
+    return [
+        Wanting(RowSpec(key=key, lane=Lane.GROUP, prompt=prompt(), deadline=0.0), tokens)
+        for key, tokens in enumerate(pending)
+    ]
+
+
+def shares(planner, *pending, running=False):
+    rows = wanting(*pending)
+    moves = {move.row.spec.key: move.tokens for move in planner.plan(rows, running)}
+    return [moves.get(row.spec.key, 0) for row in rows]
+
+
+def planner(chunk=100, floor=10, gap=0.2):
+    return Planner(Limits(prefill_chunk=chunk, prefill_floor=floor, target_gap=gap))
+
+
+def test_every_decoding_row_steps_whatever_the_chunk():
+    assert shares(planner(chunk=1), 1, 1, 1, 50) == [1, 1, 1, 1]
+
+
+def test_equal_prompts_share_equally():
+    assert shares(planner(), 500, 500) == [50, 50]
+
+
+def test_a_short_newcomer_is_not_stuck_behind_a_long_prompt():
+    assert shares(planner(), 5000, 20) == [80, 20]
+
+
+def test_what_short_rows_leave_goes_to_the_long_ones():
+    assert shares(planner(), 10, 300, 20, 300) == [10, 35, 20, 35]
+
+
+def test_with_fewer_tokens_than_rows_the_first_rows_get_them():
+    assert shares(planner(chunk=2), 9, 8, 7) == [1, 1, 0]
+
+
+def test_alone_the_chunk_is_the_limit():
+    busy = planner()
+    busy.measure(100, 1.0)
+    assert busy.budget(running=False) == 100
+
+
+def test_an_unknown_price_is_paid_carefully():
+    assert planner().budget(running=True) == 10
+
+
+def test_the_chunk_fits_the_gap_of_running_rows():
+    busy = planner(chunk=1000, gap=0.2)
+    busy.measure(0, 0.05)
+    busy.measure(100, 0.05 + 0.3)  # 3 ms a token
+    assert busy.budget(running=True) == 50
+
+
+def test_the_chunk_stays_between_its_limits():
+    slow, fast = planner(), planner()
+    slow.measure(10, 10.0)
+    fast.measure(100, 0.0001)
+    assert slow.budget(running=True) == 10
+    assert fast.budget(running=True) == 100
+
+
+def test_the_price_follows_what_is_measured():
+    busy = planner(chunk=1000, gap=0.2)
+    for seconds in [1.0] + [0.1] * 30:
+        busy.measure(100, seconds)
+    assert 195 <= busy.budget(running=True) <= 200
+
+
+@given(
+    pending=st.lists(st.integers(1, 300), min_size=1, max_size=12),
+    chunk=st.integers(1, 200),
+)
+def test_a_plan_spends_no_more_than_the_chunk_and_wastes_none(pending, chunk):
+    plan = shares(planner(chunk=chunk, floor=1), *pending)
+    fills = [(want, got) for want, got in zip(pending, plan, strict=True) if want > 1]
+    assert all(got == 1 for want, got in zip(pending, plan, strict=True) if want == 1)
+    assert all(got <= want for want, got in fills)
+    assert sum(got for _, got in fills) == min(chunk, sum(want for want, _ in fills))
+
+
+def test_running_rows_keep_their_gap_while_a_long_prompt_fills():
+    clock = ManualClock()
+    backend = FakeBackend(clock=clock, seconds_per_step=0.02, seconds_per_token=0.001)
+    rig = Rig(backend, clock, target_gap=0.2, prefill_chunk=2048)
+    runner = rig.read(rig.submit(prompt(*range(1, 60), max_tokens=200)))
+    rig.turn(10)
+    newcomer = prompt(*([7] * 3000), max_tokens=2)
+    rig.submit(newcomer)
+    gaps = []
+    before = clock.now()
+    while rig.turn() and len(runner.tokens) < 100:
+        gaps.append(clock.now() - before)
+        before = clock.now()
+    assert max(gaps) <= 0.25
+    rig.finish()
+    assert runner.tokens == solo_run(runner.session.spec.prompt)

@@ -1,0 +1,1 @@
+"""HTTP, against a scripted engine."""

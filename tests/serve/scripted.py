@@ -1,0 +1,226 @@
+"""A scripted engine behind the port, and clients for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from slipstream.contracts.completion import Completion, Message
+from slipstream.contracts.delta import Delta, TextLogprob
+from slipstream.contracts.errors import Cancelled, SlipstreamError
+from slipstream.contracts.model import ModelInfo
+from slipstream.contracts.placement import AUTOREGRESSIVE, Lane, Placement, Reason
+from slipstream.contracts.report import EngineStats, Report
+from slipstream.contracts.row import CancelReason, FinishReason
+from slipstream.serve.app import App
+from slipstream.serve.ports import State
+from slipstream.serve.run import serve
+from slipstream.settings import Settings
+
+MODEL = "acme/tiny-1B"
+CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+GROUP = Placement(lane=Lane.GROUP, method=AUTOREGRESSIVE, reasons=())
+SOLO = Placement(lane=Lane.SOLO, method=AUTOREGRESSIVE, reasons=(Reason.REQUESTED,))
+
+Step = Delta | SlipstreamError | asyncio.Event
+"""A delta to hand out, an error to raise, or an event to wait for."""
+
+HELLO: tuple[Step, ...] = (
+    Delta(text="Hel", tokens=1),
+    Delta(text="", tokens=1),
+    Delta(text="lo 🙂", tokens=1),
+    Delta(text="!", tokens=2, finish=FinishReason.STOP),
+)
+
+
+def logprob(text: str, value: float = -0.5, *top: tuple[str, float]) -> TextLogprob:
+    tops = tuple(TextLogprob(name, name.encode(), number) for name, number in top)
+    return TextLogprob(text, text.encode(), value, tops)
+
+
+@dataclass(eq=False)
+class ScriptedRunning:
+    completion: Completion
+    script: Sequence[Step]
+    report: Report
+    prompt_tokens: int = 7
+    reason: CancelReason | None = None
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def cancel(self, reason: CancelReason) -> None:
+        if not self.ended.is_set():
+            self.reason = reason
+            self.cancelled.set()
+            self.ended.set()
+
+    async def deltas(self) -> AsyncIterator[Delta]:
+        for step in self.script:
+            if isinstance(step, asyncio.Event):
+                await self._until(step)
+            if self.reason is not None:
+                raise Cancelled(self.reason, f"Ended: {self.reason}.")
+            if isinstance(step, SlipstreamError):
+                raise step
+            if isinstance(step, Delta):
+                yield step
+        self.ended.set()
+
+    async def _until(self, event: asyncio.Event) -> None:
+        waits = [asyncio.ensure_future(one.wait()) for one in (event, self.cancelled)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+class ScriptedEngine:
+    """Answers every completion with `script`. `refusal` is raised by the next `submit`."""
+
+    def __init__(self, script: Sequence[Step] = HELLO) -> None:
+        self.state: State = "ready"
+        self.script = script
+        self.refusal: Exception | None = None
+        self.unhealthy: str | None = None
+        self.load_error: SlipstreamError | None = None
+        self.submitted = asyncio.Event()
+        self.closing = asyncio.Event()
+        self.loaded = asyncio.Event()
+        self.loaded.set()
+        self.context = 4096
+        self.runnings: list[ScriptedRunning] = []
+        self.drains: list[float] = []
+        self.numbers = EngineStats()
+        self.info = ModelInfo(
+            id=MODEL,
+            path=Path("models/tiny"),
+            context=8192,
+            vocab_size=1000,
+            eos_ids=(2,),
+            config={},
+        )
+
+    @property
+    def last(self) -> Completion:
+        return self.runnings[-1].completion
+
+    def submit(self, completion: Completion) -> ScriptedRunning:
+        if self.refusal is not None:
+            raise self.refusal
+        placement = SOLO if completion.lane == "solo" else GROUP
+        report = Report(
+            placement=placement,
+            queue_ms=1.5,
+            prefill_ms=20.25,
+            decode_ms=30.0,
+            prompt_tokens=7,
+            cached_tokens=3,
+            rows_peak=2,
+            seed=11,
+        )
+        running = ScriptedRunning(completion, self.script, report)
+        self.runnings.append(running)
+        self.submitted.set()
+        return running
+
+    def tokenize(
+        self,
+        *,
+        text: str | None = None,
+        messages: Sequence[Message] | None = None,
+        add_special_tokens: bool,
+    ) -> list[int]:
+        """Bytes, after token 1 as the special one."""
+        body = text if text is not None else "".join(m["content"] for m in messages or ())
+        return [1] * add_special_tokens + list(body.encode())
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        return bytes(ids).decode()
+
+    def token_text(self, token: int) -> str:
+        return chr(token)
+
+    def stats(self) -> EngineStats:
+        return self.numbers
+
+    def health(self) -> str | None:
+        return self.unhealthy
+
+    async def wait_ready(self) -> None:
+        await self.loaded.wait()
+        if self.load_error is not None:
+            self.state = "failed"
+            raise self.load_error
+        self.state = "ready"
+
+    async def close(self, drain: float) -> None:
+        """Waits for what runs, as long as it takes."""
+        self.drains.append(drain)
+        self.closing.set()
+        self.state = "draining"
+        for running in self.runnings:
+            await running.ended.wait()
+
+
+@contextlib.asynccontextmanager
+async def client_of(engine: ScriptedEngine, **flags: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client that reaches the app in process, with `flags` as its settings."""
+    transport = httpx.ASGITransport(App(engine, Settings(**flags)), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def served(
+    engine: ScriptedEngine, *, keep_alive: float = 10.0, **flags: Any
+) -> AsyncIterator[str]:
+    """The address of a real server, which is asked to stop at the end and must do so well."""
+    lines: asyncio.Queue[str] = asyncio.Queue()
+    settings = Settings(port=0, **flags)
+    running = asyncio.create_task(
+        serve(engine, settings, announce=lines.put_nowait, keep_alive=keep_alive)
+    )
+    address = (await lines.get()).rpartition(" ")[2]
+    try:
+        yield address
+    finally:
+        stop()
+        assert await running == 0
+
+
+def stop() -> None:
+    """The signal that a supervisor sends."""
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "Hi"}], **fields}
+
+
+def text(**fields: Any) -> dict[str, Any]:
+    return {"prompt": "Hi", **fields}
+
+
+def events(body: str) -> Iterator[str]:
+    """The data of each event of a whole stream."""
+    for block in body.split("\n\n"):
+        if block.startswith("data: "):
+            yield block.removeprefix("data: ")
+
+
+def chunks(body: str) -> list[dict[str, Any]]:
+    """The chunks of a stream that ends well."""
+    *data, last = events(body)
+    assert last == "[DONE]"
+    return [json.loads(one) for one in data]
