@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from slipstream.library import Engine
 
-__all__ = ["Engine"]
+__all__ = ("Engine",)
 
 
 def __getattr__(name: str) -> Any:

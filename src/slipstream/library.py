@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import fields
 from functools import partial
 from types import TracebackType
@@ -124,6 +125,7 @@ class Engine:
     async def close(self, drain: float) -> None:
         """Refuses new work, gives running work `drain` seconds, releases everything."""
         await self._gateway.close(drain)
+        self._preparer.close()
 
     # Asking
 
@@ -135,19 +137,28 @@ class Engine:
         """The whole continuation of a text, or of token ids, without a template."""
         source = {"text": prompt} if isinstance(prompt, str) else {"ids": tuple(prompt)}
         completion = self._completion({**source, "prompt_param": "prompt"}, fields)
-        return fold([delta async for delta in self.submit(completion).deltas()])
+        running = await self.submit(completion)
+        return fold([delta async for delta in running.deltas()])
 
-    def stream(self, messages: Sequence[Message], **fields: Any) -> AsyncIterator[Delta]:
+    async def stream(
+        self, messages: Sequence[Message], **fields: Any
+    ) -> AsyncGenerator[Delta, None]:
         """An answer piece by piece; leaving the loop early ends the request.
 
         `fields` are those of Completion, and sampling by name: temperature, top_p, seed, ...
         Raises InvalidRequest, QueueFull, Unavailable; while it runs Fault, Cancelled."""
-        return self.submit(self._completion({"messages": messages}, fields)).deltas()
+        running = await self.submit(self._completion({"messages": messages}, fields))
+        async with aclosing(running.deltas()) as found:
+            async for delta in found:
+                yield delta
 
-    def submit(self, completion: Completion) -> Running:
-        """Raises a Refusal; then nothing was started."""
-        prepared = self._preparer.prepare(completion)
-        return Running(self._gateway.submit(prepared.prompt), prepared)
+    async def submit(self, completion: Completion) -> Running:
+        """Waits only where a grammar must be compiled first, and may be cancelled there.
+
+        Raises a Refusal; then nothing was started."""
+        grammar = await self._preparer.grammar(completion)
+        prepared = self._preparer.prepare(completion, grammar)
+        return Running(self._gateway.submit(prepared.for_choice(0)), prepared)
 
     def _completion(self, source: Mapping[str, Any], given: Mapping[str, Any]) -> Completion:
         sampling = {name: value for name, value in given.items() if name in _SAMPLING_NAMES}

@@ -62,6 +62,7 @@ oversized = on_source(partial(sizes.oversized, exceptions={}))
 probes = on_source(partial(style.probes, allowed={}))
 swallowed = on_source(partial(style.swallowed, allowed={}))
 mutable_state = on_source(partial(style.mutable_state, allowed={}))
+accountants = on_source(style.accountants)
 unfinished = on_source(style.unfinished)
 
 
@@ -133,6 +134,7 @@ FAULTS = [
     (mutable_state, ENGINE, "if True:\n    seen: list[int] = [1]", "holds mutable state"),
     (mutable_state, ENGINE, "class A:\n    seen = set()", "holds mutable state"),
     (mutable_state, ENGINE, "x = 1\ndef f():\n    global x", "rebinds"),
+    (accountants, ENGINE, "Memory(kv=1)\nMemory(kv=2)", "a second time"),
     (unfinished, ENGINE, "x = 1  # TO" + "DO: more", "a note to come back"),
     (unfinished, ENGINE, "def f():\n    raise NotImplementedError", "NotImplementedError"),
     (unfinished, ENGINE, 'def f():\n    """Later."""\n    ...', "f has an empty body"),

@@ -58,6 +58,10 @@ def test_modules_and_classes_hold_no_mutable_state():
     assert style.mutable_state(SOURCE, style.STATE) == []
 
 
+def test_bytes_are_accounted_at_one_place():
+    assert style.accountants(SOURCE) == []
+
+
 def test_nothing_is_left_unfinished():
     assert style.unfinished(SOURCE) == []
 

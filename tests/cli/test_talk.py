@@ -44,7 +44,7 @@ class ScriptedEngine:
     def __init__(self, script: Sequence[Delta] = SCRIPT, *, endless: bool = False) -> None:
         self.running = ScriptedRunning(script, endless=endless)
 
-    def submit(self, completion: Completion) -> ScriptedRunning:
+    async def submit(self, completion: Completion) -> ScriptedRunning:
         self.completion = completion
         return self.running
 

@@ -55,6 +55,20 @@ def test_a_device_that_always_fails_fails_every_row_and_then_the_driver_rests():
     assert rig.desk.stats().finish == {"forward_fault": 3}
 
 
+def test_a_row_that_failed_leaves_nothing_in_flight():
+    rig = Rig(FakeBackend(fault=Faults().at("collect", 1).at("rewind", 1)))
+    rig.submit()
+    assert rig.turn() is True
+    assert rig.turn() is False
+    rig.finish()
+
+
+def test_rows_step_together_again_once_they_are_cleared():
+    rig, _ = three(Faults().at("launch", 3))
+    rig.finish()
+    assert max(len(plan) for plan in rig.backend.plans[6:]) == 3
+
+
 def test_a_faulty_draw_ends_its_row_only():
     rig, (first, second, third) = three(
         Faults().always("draw", lambda prompts: prompts[0].ids[0] == 20)
@@ -112,6 +126,26 @@ def test_a_fault_on_the_solo_lane_leaves_the_group_alone():
     assert_whole(other)
 
 
+@pytest.mark.parametrize("nth", range(1, 12))
+def test_a_solo_row_may_end_in_the_turn_in_which_the_group_fails(nth):
+    rig = Rig(FakeBackend(fault=Faults().at("launch", nth)))
+    group = rig.read(rig.submit(prompt(4, 5, max_tokens=9)))
+    third = solo_run(prompt(9, max_tokens=3))[2]
+    alone = rig.read(rig.submit(solo(9, max_tokens=50, stop_ids=frozenset({third}))))
+    rig.finish()
+    assert_whole(group)
+    assert_whole(alone)
+
+
+def test_a_row_is_rewound_once_when_its_launches_fail_one_after_the_other():
+    faults = Faults().at("launch", 3).at("collect", 2)
+    rig, readers = three(faults)
+    rig.finish()
+    assert faults.counts["rewind"] == 3
+    for reader in readers:
+        assert_whole(reader)
+
+
 def test_after_any_fault_the_next_request_works():
     rig, _ = three(Faults().at("collect", 1).at("launch", 2).at("launch", 3).at("collect", 2))
     rig.run()
@@ -134,6 +168,15 @@ class Forgetful(FakeBackend):
 
 def test_an_exception_from_nowhere_is_survived():
     rig = Rig(Forgetful())
+    reader = rig.read(rig.submit(prompt(max_tokens=9)))
+    rig.turn(3)
+    rig.backend.failures = 1
+    rig.finish()
+    assert_whole(reader)
+
+
+def test_an_exception_from_nowhere_and_then_a_fault_are_survived():
+    rig = Rig(Forgetful(fault=Faults().at("collect", 4)))
     reader = rig.read(rig.submit(prompt(max_tokens=9)))
     rig.turn(3)
     rig.backend.failures = 1

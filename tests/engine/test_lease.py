@@ -3,9 +3,9 @@
 from slipstream.contracts.errors import Cancelled
 from slipstream.contracts.row import CancelReason
 from slipstream.engine.mailbox import Close
-from slipstream.testing.backend import solo_run
+from slipstream.testing.backend import FakeBackend, solo_run
 
-from .rig import Rig, prompt
+from .rig import Faults, Rig, prompt
 
 
 class Log(list):
@@ -79,6 +79,15 @@ def test_tokens_in_flight_are_delivered_before_a_job_begins():
     rig.turn()
     assert len(reader.tokens) == len(rig.backend.plans)
     rig.finish()
+
+
+def test_rows_are_parked_once_for_a_job_of_many_units():
+    faults = Faults()
+    rig, log = Rig(FakeBackend(fault=faults)), Log()
+    running(rig)
+    rig.exclusive(log.job("a", 4))
+    rig.finish()
+    assert faults.counts["park"] == 1
 
 
 def test_jobs_are_served_in_order():
@@ -225,6 +234,22 @@ def test_idle_work_never_starts_while_a_request_waits():
     rig.finish()
 
 
+def test_idle_work_never_starts_when_a_request_came_in_the_middle_of_the_turn():
+    late, log = [], Log()
+
+    def submit_another(moment, specs):
+        if moment == "collect" and not late:
+            late.append(rig.submit())
+
+    rig = Rig(FakeBackend(fault=submit_another))
+    rig.submit(prompt(max_tokens=1))
+    rig.idle(log.job("i", 1))
+    rig.turn(2)
+    assert rig.desk.stats().finish == {"length": 1}
+    assert log == []
+    rig.finish()
+
+
 def test_exclusive_work_goes_before_idle_work():
     rig, log = Rig(), Log()
     rig.idle(log.job("i", 2))
@@ -277,4 +302,15 @@ def test_closing_cuts_a_job_off_that_takes_too_long():
     rig.clock.advance(5)
     assert rig.turn() is False
     assert isinstance(held.exception(), Cancelled)
+    assert rig.driver.closed
+
+
+def test_a_second_close_does_not_put_the_first_one_off():
+    rig = Rig()
+    running(rig)
+    for drain in (5, 500):
+        rig.mailbox.post(Close(rig.clock.now() + drain))
+    rig.turn()
+    rig.clock.advance(5)
+    rig.turn()
     assert rig.driver.closed

@@ -18,7 +18,7 @@ from slipstream.backends.mlx.row import DeviceRow
 from slipstream.backends.mlx.segments import Costs, Packer
 from slipstream.contracts.placement import Lane
 from slipstream.contracts.row import Prompt, RowSpec
-from tests.parity import tiny
+from . import tiny
 
 # Level 2 and 3 change the order of sums; logits here spread over several units.
 TOLERANCE = 2e-3
@@ -78,7 +78,7 @@ def alone(model: OpenModel, plan: Plan) -> list[mx.array]:
     """The plain twin: the model as it came, one row, the same tokens in each forward."""
     caches, ids, found = model.new_caches(), plan.ids(), []
     for start, stop in pairwise(plan.cuts()):
-        logits = model.plain(mx.array([ids[start:stop]]), caches)[-1]
+        logits = model.plain(mx.array([ids[start:stop]]), caches, [stop - start - 1])[0]
         if stop >= plan.length:
             found.append(logits)
     mx.eval(found)
@@ -99,12 +99,10 @@ def together(model: OpenModel, schedule: list[Plan], costs: Costs) -> list[list[
         turn += 1
         if not live:
             continue
-        logits, drawing = group.forward(
-            {row: min(plan.chunk, row.pending) for row, plan in live.items()}
-        )
-        mx.eval(logits)
-        for place, row in enumerate(drawing):
-            found[row].append(logits[place])
+        done = group.forward({row: min(plan.chunk, row.pending) for row, plan in live.items()})
+        mx.eval(done.logits)
+        for place, row in enumerate(done.drawing):
+            found[row].append(done.logits[place])
             if row.computed == live[row].total:
                 del live[row]
                 if row.segment is not None:

@@ -86,7 +86,8 @@ class ScriptedRunning:
 
 
 class ScriptedEngine:
-    """Answers every completion with `script`. `refusal` is raised by the next `submit`."""
+    """Answers every completion with `script`. `refusal` is raised by the next `submit`, which
+    waits for `compiled`."""
 
     def __init__(self, script: Sequence[Step] = HELLO) -> None:
         self.state: State = "ready"
@@ -94,6 +95,9 @@ class ScriptedEngine:
         self.refusal: Exception | None = None
         self.unhealthy: str | None = None
         self.load_error: SlipstreamError | None = None
+        self.asked = asyncio.Event()
+        self.compiled = asyncio.Event()
+        self.compiled.set()
         self.submitted = asyncio.Event()
         self.closing = asyncio.Event()
         self.loaded = asyncio.Event()
@@ -115,7 +119,9 @@ class ScriptedEngine:
     def last(self) -> Completion:
         return self.runnings[-1].completion
 
-    def submit(self, completion: Completion) -> ScriptedRunning:
+    async def submit(self, completion: Completion) -> ScriptedRunning:
+        self.asked.set()
+        await self.compiled.wait()
         if self.refusal is not None:
             raise self.refusal
         placement = SOLO if completion.lane == "solo" else GROUP

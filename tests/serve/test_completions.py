@@ -73,10 +73,10 @@ async def test_several_prompts_stream_side_by_side(client):
 
 
 class SecondRefused(ScriptedEngine):
-    def submit(self, completion):
+    async def submit(self, completion):
         if self.runnings:
             raise QueueFull("Full.")
-        return super().submit(completion)
+        return await super().submit(completion)
 
 
 async def test_prompts_are_taken_all_or_none():

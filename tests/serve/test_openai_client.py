@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import openai
 import pytest
-from pydantic import BaseModel
 
 from slipstream.contracts.delta import Delta
 from slipstream.contracts.errors import QueueFull, RowFault, Unavailable
 from slipstream.contracts.row import FinishReason
 
+from .official import strangers, strict
 from .scripted import HELLO, MODEL, ScriptedEngine, client_of, logprob
 
 pytestmark = pytest.mark.anyio
 
-OURS = "slipstream"
 MESSAGES = [{"role": "user", "content": "Hi"}]
 WITH_LOGPROBS = (
     Delta(text="He", tokens=1, logprobs=(logprob("He", -0.5, ("He", -0.5), ("Ho", -1.5)),)),
@@ -28,26 +27,6 @@ async def official(engine: ScriptedEngine):
         yield openai.AsyncOpenAI(
             base_url="http://test/v1", api_key="none", max_retries=0, http_client=transport
         )
-
-
-def strangers(node, path=""):
-    """Paths of what the client's own types do not know."""
-    if isinstance(node, BaseModel):
-        yield from (f"{path}.{name}" for name in node.model_extra or {} if name != OURS)
-        for name in type(node).model_fields:
-            yield from strangers(getattr(node, name), f"{path}.{name}")
-    elif isinstance(node, list):
-        for item in node:
-            yield from strangers(item, path + "[]")
-
-
-def strict(model):
-    """`model`, after its types have accepted every field of it."""
-    assert list(strangers(model)) == []
-    data = model.model_dump(exclude_unset=True)
-    data.pop(OURS, None)
-    type(model).model_validate(data)
-    return model
 
 
 async def test_a_chat(official):

@@ -236,6 +236,8 @@ async def test_only_a_ready_server_answers(client, engine, state, status):
     engine.state = state
     for method, path, body in (
         ("GET", "/ready", None),
+        ("GET", "/v1/models", None),
+        ("GET", f"/v1/models/{MODEL}", None),
         ("POST", CHAT, chat()),
         ("POST", "/tokenize", {"prompt": "a"}),
         ("POST", "/detokenize", {"tokens": [97]}),

@@ -66,18 +66,26 @@ async def test_a_taken_port_ends_the_server_with_one_line(lines, caplog):
         code = await serve(engine, Settings(port=port), announce=lines.put_nowait)
     assert code == 1
     assert len(caplog.records) == 1
-    assert str(port) in caplog.text
+    assert str(port) in caplog.text and "another --port" in caplog.text
     assert lines.empty()
     assert engine.drains == [0]
 
 
-async def test_a_signal_while_loading_ends_the_server_well(lines):
+async def test_a_host_that_is_not_here_ends_the_server_with_one_line(lines, caplog):
+    settings = Settings(host="203.0.113.1", port=0)
+    assert await serve(ScriptedEngine(), settings, announce=lines.put_nowait) == 1
+    assert len(caplog.records) == 1 and "--host" in caplog.text
+
+
+async def test_a_signal_while_loading_ends_the_server_without_waiting_for_the_load(lines):
     engine = ScriptedEngine()
+    engine.state = "loading"
     engine.loaded.clear()
     running = started(engine, lines)
     await address(lines)
     stop()
     assert await running == 0
+    assert engine.drains == []
 
 
 async def test_a_signal_lets_running_work_end(lines, caplog):

@@ -157,9 +157,9 @@ async def test_one_failing_prompt_ends_its_siblings(client, engine):
     scripts = iter([(forever,), (RowFault("step", "boom"),)])
     submit = engine.submit
 
-    def scripted(completion):
+    async def scripted(completion):
         engine.script = next(scripts)
-        return submit(completion)
+        return await submit(completion)
 
     engine.submit = scripted
     reply = await client.post(COMPLETIONS, json=text(prompt=["a", "b"]))

@@ -159,7 +159,7 @@ def opened(name: str | None, runner: asyncio.Runner) -> Iterator[Engine]:
 
 async def answer(engine: Engine, completion: Completion, *, keep: bool = False) -> str:
     """Prints the answer as it comes and returns it. With `keep` Ctrl-C ends it early, and well."""
-    running = engine.submit(completion)
+    running = await engine.submit(completion)
     text = ""
     try:
         async for delta in running.deltas():

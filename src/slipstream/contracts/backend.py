@@ -11,7 +11,7 @@ from typing import Protocol
 
 from slipstream.contracts.errors import Fault
 from slipstream.contracts.placement import Abilities
-from slipstream.contracts.row import Ranked, RowSpec
+from slipstream.contracts.row import Ranked, RowSpec, Scored
 
 
 class Row(Protocol):
@@ -49,6 +49,7 @@ class Drawn:
     token: int
     logprob: float | None = None
     top: tuple[Ranked, ...] = ()
+    scored: tuple[Scored, ...] = ()  # the prompt's tokens, with the row's first draw
     fault: Fault | None = None
 
 
@@ -71,6 +72,12 @@ class Backend(Protocol):
 
     def open(self, spec: RowSpec) -> Row:
         """Takes `spec` and makes its row. Raises Fault, and then holds nothing of it."""
+        ...
+
+    def fork(self, row: Row, spec: RowSpec) -> Row:
+        """As `open`, for a prompt equal to `row`'s: begins with all that `row` has computed.
+
+        `row` has drawn nothing and has at least one token pending; it stays as it is."""
         ...
 
     def launch(self, plan: Sequence[Advance]) -> None:

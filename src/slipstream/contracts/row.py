@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -31,19 +31,49 @@ class Matcher(Protocol):
     """A compiled grammar at one point of one row. Owned by the row; never shared."""
 
     def allowed(self) -> bytes:
-        """The bit mask of the next token, little-endian 32-bit words, (vocabulary + 31) // 32."""
+        """The bit mask of the next token, little-endian 32-bit words, (vocabulary + 31) // 32.
+
+        Never empty. Raises ValueError when the grammar has grown too complex to go on."""
         ...
 
     def forced(self) -> Sequence[int]:
-        """Tokens that are certain to come next, possibly none."""
+        """Tokens that are certain to come next, possibly none; an end where only that is left."""
         ...
 
     def accept(self, token: int) -> None:
-        """Moves on by one token. Raises ValueError when the grammar does not allow it."""
+        """Moves on by one token, ends included. Raises ValueError when it is not allowed, and
+        then only `rewind` helps."""
+        ...
+
+    def rewind(self, drawn: Sequence[int]) -> None:
+        """Starts over and accepts `drawn`. Raises ValueError as `accept` does."""
         ...
 
     @property
-    def stopped(self) -> bool: ...
+    def stopped(self) -> bool:
+        """Whether nothing but an end may follow, or nothing at all."""
+        ...
+
+    @property
+    def masks(self) -> Masks:
+        """What fills masks of rows together; one object for all matchers of an engine."""
+        ...
+
+
+class Masks(Protocol):
+    """The plain twin is `Matcher.allowed`, row by row."""
+
+    @property
+    def words(self) -> int:
+        """32-bit words in one row's mask, (vocabulary + 31) // 32."""
+        ...
+
+    def fill(self, matchers: Sequence[Matcher], out: memoryview) -> Mapping[int, str]:
+        """Writes what each matcher allows into its row of `out`, in parallel outside the GIL.
+
+        `out` is (len(matchers), words) of int32 or uint32, C-contiguous and writable; borrowed.
+        Returns row -> why, for matchers that cannot go on: their rows allow only ends."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +108,7 @@ class RowSpec:
     lane: Lane
     prompt: Prompt
     deadline: float  # on the engine's clock, seconds
+    leader: int | None = None  # the key of the row that fills the same prompt for this one too
 
     @property
     def length_limit(self) -> int:
@@ -94,13 +125,24 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
+class Scored:
+    """One prompt token under the model; the first has nothing before it, so no log-probability."""
+
+    token: int
+    logprob: float | None
+    top: tuple[Ranked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TokenEvent:
-    """One token of one row. `finish` is set on the row's last event only."""
+    """One token of one row. `finish` is set on the row's last event only, `scored` on its first
+    and only where the prompt asks for log-probabilities of its own tokens."""
 
     token: int
     logprob: float | None = None
     top: tuple[Ranked, ...] = ()
     finish: FinishReason | None = None
+    scored: tuple[Scored, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

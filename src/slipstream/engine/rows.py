@@ -47,7 +47,7 @@ class Live:
             finish = FinishReason.STOP
         elif len(self.tokens) == prompt.max_tokens:
             finish = FinishReason.LENGTH
-        self._events.append(TokenEvent(drawn.token, drawn.logprob, drawn.top, finish))
+        self._events.append(TokenEvent(drawn.token, drawn.logprob, drawn.top, finish, drawn.scored))
         self.news = True
         return finish
 

@@ -122,10 +122,10 @@ class Stepper:
 
     def distrust_all(self, fault: Fault) -> None:
         """After a fault that no row owns. A suspect that meets a second one fails."""
+        before = [live for live in self._rows.values() if live.suspect]
         self._collect(keep=0)
-        for live in self.living:
-            if live.suspect:
-                self.end(live, Failed(fault))
+        for live in before:  # none of them was in flight, so all are still there
+            self.end(live, Failed(fault))
         self._distrust(self.living, fault)
 
     def _launch(self, plan: Sequence[Advance]) -> bool:

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from slipstream.contracts.completion import Completion
 from slipstream.contracts.delta import Delta
-from slipstream.contracts.errors import Fault, Unavailable
+from slipstream.contracts.errors import Cancelled, Fault, Unavailable
 from slipstream.contracts.row import CancelReason
 from slipstream.serve import sse
 from slipstream.serve.api import Account, Parse, Parsed, Reply, Tally
@@ -32,6 +32,12 @@ def require_ready(engine: Engine) -> None:
         raise Unavailable("The server is shutting down.")
     if engine.state == "failed":
         raise Fault(f"The model could not be loaded: {engine.health() or 'no reason is known'}")
+
+
+async def left(receive: Receive) -> None:
+    """Returns when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 class Generations:
@@ -66,9 +72,8 @@ class Generations:
                 prompts_max=self._prompts_max,
             )
             parsed = parse(body, context)
-            return Generation(
-                parsed, self._submit(parsed.completions), self._keep_alive, self._live
-            )
+            runnings = await self._submit(parsed.completions, receive)
+            return Generation(parsed, runnings, self._keep_alive, self._live)
 
         return handle
 
@@ -77,12 +82,28 @@ class Generations:
         for running in tuple(self._live):
             running.cancel(CancelReason.SHUTDOWN)
 
-    def _submit(self, completions: Sequence[Completion]) -> tuple[Running, ...]:
-        """All of them or none."""
+    async def _submit(
+        self, completions: Sequence[Completion], receive: Receive
+    ) -> tuple[Running, ...]:
+        """Ends with the client, should it leave first: submitting may take as long as compiling
+        a grammar does. Raises Cancelled then."""
+        submitting = asyncio.create_task(self._all_or_none(completions))
+        watch = asyncio.create_task(left(receive))
+        try:
+            await asyncio.wait((submitting, watch), return_when=asyncio.FIRST_COMPLETED)
+            if not submitting.done():
+                raise Cancelled(CancelReason.DISCONNECT, "The client left before work began.")
+            return submitting.result()
+        finally:
+            watch.cancel()
+            submitting.cancel()
+            await asyncio.gather(watch, submitting, return_exceptions=True)
+
+    async def _all_or_none(self, completions: Sequence[Completion]) -> tuple[Running, ...]:
         runnings: list[Running] = []
         try:
             for completion in completions:
-                runnings.append(self._engine.submit(completion))
+                runnings.append(await self._engine.submit(completion))
         except BaseException:
             for running in runnings:
                 running.cancel(CancelReason.DISCONNECT)
@@ -156,8 +177,7 @@ class Generation:
 
     async def _watch(self, receive: Receive) -> None:
         """Ends the work of a client that has left, whatever phase it is in."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await left(receive)
         self._cancel()
 
     def _cancel(self) -> None:

@@ -51,8 +51,8 @@ class Engine(Protocol):
         """The enforced context length, in tokens."""
         ...
 
-    def submit(self, completion: Completion) -> Running:
-        """Raises a Refusal; then nothing was started."""
+    async def submit(self, completion: Completion) -> Running:
+        """Raises a Refusal; then, or when it is cancelled, nothing was started."""
         ...
 
     def tokenize(

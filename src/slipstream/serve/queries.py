@@ -53,10 +53,12 @@ class Queries:
         self._created = created
 
     async def models(self, scope: Scope, receive: Receive) -> Response:
+        require_ready(self._engine)
         data = [self._model(name) for name in self._names.listed]
         return json_response({"object": "list", "data": data})
 
     async def model(self, scope: Scope, receive: Receive) -> Response:
+        require_ready(self._engine)
         name = self._names.resolve(scope["path_params"]["name"])
         return json_response(self._model(name))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -34,14 +35,15 @@ async def serve(
     announce: Callable[[str], None],
     keep_alive: float = KEEP_ALIVE,
 ) -> int:
-    """Serves until a signal; returns the exit code. Takes `engine` and closes it.
+    """Serves until a signal; returns the exit code. Takes `engine` and closes it, unless it
+    still loads: then the end of the process is all it needs.
 
     `announce` gets one line when the address listens and one when the model can answer.
     `keep_alive` is the longest silence of a stream, in seconds."""
     try:
         listener = bind(settings.host, settings.port)
     except OSError as error:
-        log.error("cannot listen on %s:%d: %s", settings.host, settings.port, error)
+        log.error("cannot listen on %s:%d: %s", settings.host, settings.port, explained(error))
         await engine.close(0)
         return 1
     app = App(engine, settings, keep_alive=keep_alive)
@@ -88,6 +90,8 @@ async def until_stopped(
 
 async def close(engine: Engine, app: App, drain: float, asked: asyncio.Queue[int]) -> None:
     """Gives what runs `drain` seconds; a second signal cuts that short."""
+    if engine.state == "loading":
+        return  # nothing runs, and the rest of the load may take minutes
     closing = asyncio.create_task(engine.close(drain))
     again = asyncio.create_task(asked.get())
     await asyncio.wait({closing, again}, return_when=asyncio.FIRST_COMPLETED)
@@ -136,6 +140,17 @@ def bind(host: str, port: int) -> socket.socket:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = found[0]
     return socket.create_server(address, family=family, backlog=BACKLOG)
+
+
+def explained(error: OSError) -> str:
+    """Why an address cannot be listened on, and what to do."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            return "the port is taken. Stop what listens there, or choose another --port."
+        case errno.EACCES:
+            return "the port needs more rights. Choose a --port above 1023."
+        case _:
+            return f"{error.strerror}. Choose a --host that is an address of this machine."
 
 
 def spoken(listener: socket.socket) -> str:

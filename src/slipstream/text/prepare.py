@@ -17,6 +17,7 @@ from slipstream.contracts.placement import Lane, Needs
 from slipstream.contracts.row import Prompt
 from slipstream.contracts.sampling import SEED_BITS, Sampling, check_range
 from slipstream.text.detokenize import Detokenizer
+from slipstream.text.grammar import Compiled, GrammarCompiler
 from slipstream.text.sink import Sink
 from slipstream.text.stops import Stops
 from slipstream.text.template import ChatTemplate
@@ -33,7 +34,8 @@ SLICE = 1 << 16  # characters counted at a time
 class Prepared:
     """A checked request, ready to be placed. Frozen: one for all choices."""
 
-    prompt: Prompt
+    prompt: Prompt  # without a matcher
+    grammar: Compiled | None
     stop: tuple[str, ...]
     choices: int
     tokenizer: Tokenizer
@@ -41,10 +43,12 @@ class Prepared:
     echo: str  # the prompt's text, when it is to come out first
 
     def for_choice(self, choice: int) -> Prompt:
-        """The prompt of choice `choice` from 0 on: the same, with a seed of its own."""
+        """The prompt of choice `choice` from 0 on: the same, with a seed and a matcher of its
+        own."""
         sampling = self.prompt.sampling
         seed = (sampling.seed + choice) % (1 << SEED_BITS) if choice else sampling.seed
-        return replace(self.prompt, sampling=replace(sampling, seed=seed))
+        matcher = self.grammar.matcher(self.prompt.stop_ids) if self.grammar else None
+        return replace(self.prompt, sampling=replace(sampling, seed=seed), matcher=matcher)
 
     def sink(self, choice: int = 0) -> Sink:
         """A fresh text chain for one choice."""
@@ -88,14 +92,33 @@ class Preparer:
         self._max_tokens = max_tokens_default
         self._draw_seed = draw_seed
         own = tokenizer.eos_id  # chat models end turns with it, whatever their config.json says
-        self._eos = frozenset(info.eos_ids) | ({own} if own is not None else set())
+        ends = [*info.eos_ids] if own is None else [own, *info.eos_ids]
+        self._eos = frozenset(ends)
+        self._grammars = GrammarCompiler(tokenizer, dict.fromkeys(ends), info.vocab_size)
 
-    def prepare(self, completion: Completion) -> Prepared:
-        """Raises InvalidRequest, and ContextExceeded when there is no room for one token more."""
-        if completion.grammar is not None:
+    def close(self) -> None:
+        """Lets go of grammars that wait to be compiled."""
+        self._grammars.close()
+
+    async def grammar(self, completion: Completion) -> Compiled | None:
+        """What `prepare` wants beside a completion that has a grammar, compiled off the loop.
+
+        Raises InvalidRequest, and QueueFull when too many wait for theirs."""
+        if completion.grammar is None:
+            return None
+        if completion.ignore_eos:
             raise InvalidRequest(
-                "Constrained output is not supported.", param=completion.grammar.param
+                f"ignore_eos cannot be joined with {completion.grammar.param}: "
+                "what is bound to a form ends with it.",
+                param="ignore_eos",
             )
+        return await self._grammars.compile(completion.grammar)
+
+    def prepare(self, completion: Completion, grammar: Compiled | None = None) -> Prepared:
+        """`grammar` is what `grammar()` made of the completion's own.
+
+        Raises InvalidRequest, and ContextExceeded when there is no room for one token more."""
+        assert (grammar is None) == (completion.grammar is None)
         stop = _checked_stops(completion.stop)
         stop_ids = self._stop_ids(completion, stop)
         sampling = Sampling.resolve(completion.sampling, self._defaults, self._draw_seed())
@@ -124,6 +147,7 @@ class Preparer:
         )
         return Prepared(
             prompt=prompt,
+            grammar=grammar,
             stop=stop,
             choices=completion.choices,
             tokenizer=self._tokenizer,

@@ -71,6 +71,12 @@ class Tokenizer:
         """One more than the highest id."""
         return self._pieces.size
 
+    def serialized(self) -> str:
+        """All of it as tokenizer.json has it, brought in line with the configuration."""
+        with self._lock:
+            text: str = self._backend.to_str()
+        return text
+
     def id_of(self, token: str) -> int | None:
         """The id of exactly this token, or None."""
         with self._lock:

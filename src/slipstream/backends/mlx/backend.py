@@ -14,7 +14,7 @@ from slipstream.backends.mlx.device import Device
 from slipstream.backends.mlx.group import Group, states
 from slipstream.backends.mlx.load import weight_bytes
 from slipstream.backends.mlx.opening import OpenModel
-from slipstream.backends.mlx.row import DeviceRow
+from slipstream.backends.mlx.row import DeviceRow, forked
 from slipstream.backends.mlx.segments import Costs, Packer
 from slipstream.contracts.backend import Advance, Drawn, Memory, Row
 from slipstream.contracts.placement import Abilities, Lane, Reason
@@ -64,6 +64,14 @@ class MlxBackend:
         row = DeviceRow(spec, self._model.new_caches())
         self._rows[spec.key] = row
         return row
+
+    def fork(self, row: Row, spec: RowSpec) -> Row:
+        source = self._rows[row.spec.key]
+        assert source.pending and not source.drawn
+        made = DeviceRow(spec, [forked(cache) for cache in source.caches])
+        made.computed = made.cached = source.computed
+        self._rows[spec.key] = made
+        return made
 
     def launch(self, plan: Sequence[Advance]) -> None:
         alone = any(step.row.spec.lane is Lane.SOLO for step in plan)

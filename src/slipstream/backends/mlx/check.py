@@ -76,8 +76,8 @@ def _alone(model: OpenModel, ids: Sequence[int]) -> mx.array:
     """Logits (1 + STEPS, vocabulary) of the last prompt token and of each step."""
     caches = model.new_caches()
     start = len(ids) - STEPS
-    outputs = [model.plain(mx.array([ids[:start]]), caches)[-1:]]
-    outputs += [model.plain(mx.array([[token]]), caches) for token in ids[start:]]
+    outputs = [model.plain(mx.array([ids[:start]]), caches, [start - 1])]
+    outputs += [model.plain(mx.array([[token]]), caches, [0]) for token in ids[start:]]
     joined = mx.concatenate(outputs)
     mx.eval(joined)
     return joined
@@ -104,10 +104,10 @@ def _together(model: OpenModel, prompts: Sequence[Sequence[int]]) -> list[mx.arr
     rows = [_row(model, key, ids) for key, ids in enumerate(prompts)]
     outputs: dict[DeviceRow, list[mx.array]] = {row: [] for row in rows}
     for step in range(1 + STEPS):
-        logits, drawing = group.forward({row: row.pending for row in rows})
-        mx.eval(logits)
-        for place, row in enumerate(drawing):
-            outputs[row].append(logits[place : place + 1])
+        done = group.forward({row: row.pending for row in rows})
+        mx.eval(done.logits)
+        for place, row in enumerate(done.drawing):
+            outputs[row].append(done.logits[place : place + 1])
         for row, ids in zip(rows, prompts, strict=True):
             row.feed(ids[(len(ids) - STEPS + step) % len(ids)])
     return [mx.concatenate(outputs[row]) for row in rows]

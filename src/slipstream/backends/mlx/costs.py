@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import mlx.core as mx
 
-from slipstream.backends.mlx.group import forward_over
 from slipstream.backends.mlx.opening import OpenModel
 from slipstream.backends.mlx.packed import Segment
 from slipstream.backends.mlx.row import DeviceRow
 from slipstream.backends.mlx.segments import Costs
+from slipstream.backends.mlx.step import forward_over
 from slipstream.contracts.placement import Lane
 from slipstream.contracts.row import Prompt, RowSpec
 

@@ -35,12 +35,11 @@ class Forward:
     """One pass over the tokens of some rows.
 
     The rows of `segments` come first, in the segments' order, one token each; `spans` covers every
-    row. `heads` are the token indices whose logits are wanted, ascending.
+    row.
     """
 
     spans: Sequence[Span]
     segments: Sequence[Segment]
-    heads: Sequence[int]
     positions: mx.array  # (tokens,) int32: each token's place in its row
 
     @property
@@ -54,12 +53,13 @@ class Stage:
 
     def __init__(self) -> None:
         self.forward: Forward | None = None
+        self.heads: Sequence[int] | None = None  # tokens whose logits are wanted; None: all
 
-    def heads(self, x: mx.array) -> mx.array:
-        """(1, tokens, width) -> the sampled tokens only; anything unchanged outside a forward."""
-        if self.forward is None or len(self.forward.heads) == x.shape[1]:
+    def wanted(self, x: mx.array) -> mx.array:
+        """(1, tokens, width) -> (1, heads, width)."""
+        if self.heads is None or len(self.heads) == x.shape[1]:
             return x
-        return x[:, mx.array(self.forward.heads)]
+        return x[:, mx.array(self.heads)]
 
 
 class LayerCaches:

@@ -35,7 +35,7 @@ class Head(nn.Module):
             return getattr(super().__getattr__("held"), name)
 
     def __call__(self, x: mx.array) -> mx.array:
-        return self.held(self._stage.heads(x))
+        return self.held(self._stage.wanted(x))
 
 
 class TiedHead(Head):
@@ -45,7 +45,7 @@ class TiedHead(Head):
         return self.held(x)
 
     def as_linear(self, x: mx.array) -> mx.array:
-        return self.held.as_linear(self._stage.heads(x))
+        return self.held.as_linear(self._stage.wanted(x))
 
 
 class OpenModel:
@@ -133,22 +133,29 @@ class OpenModel:
         finally:
             self.stage.forward = None
 
-    def logits(self, tokens: mx.array, forward: Forward) -> mx.array:
-        """tokens (1, n) -> logits (len(forward.heads), vocabulary)."""
+    def logits(self, tokens: mx.array, forward: Forward, heads: Sequence[int]) -> mx.array:
+        """tokens (1, n) of many rows -> logits (len(heads), vocabulary) of the tokens `heads`."""
         caches: list[Any] = forward.spans[0].row.caches
         layered = [LayerCaches(forward, (index,)) for index in range(len(caches))]
         self.stage.forward = forward
         try:
-            logits = self.model(tokens, cache=layered)[0]
+            return self._call(tokens, layered, heads)
         finally:
             self.stage.forward = None
-        if logits.shape[0] != len(forward.heads):  # a head that was not found sees every token
-            logits = logits[mx.array(forward.heads)]
-        return logits
 
-    def plain(self, tokens: mx.array, caches: Sequence[Any]) -> mx.array:
-        """The model as it came: tokens (1, n) -> logits (n, vocabulary), one row, its caches."""
-        return self.model(tokens, cache=list(caches))[0]
+    def plain(self, tokens: mx.array, caches: Sequence[Any], heads: Sequence[int]) -> mx.array:
+        """The model as it came: one row on its own caches, otherwise as `logits`."""
+        return self._call(tokens, list(caches), heads)
+
+    def _call(self, tokens: mx.array, caches: list[Any], heads: Sequence[int]) -> mx.array:
+        self.stage.heads = heads
+        try:
+            logits: mx.array = self.model(tokens, cache=caches)[0]
+        finally:
+            self.stage.heads = None
+        if logits.shape[0] != len(heads):  # a head that was not found sees every token
+            logits = logits[mx.array(heads)]
+        return logits
 
 
 def find_mixers(layers: Sequence[nn.Module]) -> Iterator[tuple[str, nn.Module, nn.Module]]:

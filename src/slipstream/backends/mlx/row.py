@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import mlx.core as mx
+from mlx.utils import tree_map
 
-from slipstream.contracts.row import RowSpec
+from slipstream.contracts.row import RowSpec, Scored
 
 
 class Rectangle(Protocol):
@@ -29,8 +30,8 @@ class Tail:
 class DeviceRow:
     """Owns its caches, alone, until it is released. Implements contracts.backend.Row.
 
-    Tokens known are `ids` (read by the host) and then the draws that were launched but not read;
-    of those only the newest, `tail`, is still to be computed.
+    Tokens known are `ids` (read by the host) and after them draws that were launched but not read:
+    none or one when a forward begins. `tail` is the newest draw.
     """
 
     def __init__(self, spec: RowSpec, caches: list[Any]) -> None:
@@ -41,6 +42,7 @@ class DeviceRow:
         self.computed = 0
         self.cached = 0
         self.tail: Tail | None = None
+        self.scored: list[Scored] = []  # prompt tokens, until the first draw takes them along
         self.segment: Rectangle | None = None
         self.released = False
         self.epoch = 0  # grows at each rewind, so that older draws are known as stale
@@ -63,16 +65,21 @@ class DeviceRow:
         """Every draw that the row may make has been launched."""
         return self.known >= self._spec.length_limit
 
+    @property
+    def unread(self) -> Tail | None:
+        """The draw that the host does not know yet, if there is one."""
+        return self.tail if self.known > len(self.ids) else None
+
     def take(self, tokens: int) -> list[int] | Tail:
         """The next `tokens` tokens as input, and counts them as computed.
 
-        Returns ids of the host, or the lazy newest draw. Never both: a draw is known only
-        once everything before it is computed."""
+        Ids of the host, or the one unread draw; never both: a draw is launched only once
+        everything before it is computed."""
         start, self.computed = self.computed, self.computed + tokens
-        if self.tail is not None:
+        if self.computed > len(self.ids):
             assert tokens == 1
-            tail, self.tail = self.tail, None
-            return tail
+            assert self.tail is not None
+            return self.tail
         return self.ids[start : self.computed]
 
     def draw(self, tail: Tail) -> None:
@@ -80,6 +87,11 @@ class DeviceRow:
         assert self.pending == 0
         self.known += 1
         self.tail = tail
+
+    def read(self, token: int) -> None:
+        """The host has read the oldest draw that it did not know."""
+        assert self.known > len(self.ids)
+        self.ids.append(token)
 
     def feed(self, token: int) -> None:
         """The next token is `token`, decided on the host."""
@@ -98,3 +110,10 @@ class DeviceRow:
 
     def nbytes(self) -> int:
         return sum(cache.nbytes for cache in self.caches if not cache.empty())
+
+
+def forked(cache: Any) -> Any:
+    """A cache that begins as `cache` stands; the first write to either leaves the other alone."""
+    # New lists and new handles: MLX copies a shared array when one of its holders writes.
+    state = tree_map(lambda leaf: leaf, cache.state)
+    return type(cache).from_state(state)
