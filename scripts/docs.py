@@ -9,6 +9,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 import msgspec
+from lanes import lanes_page
 
 from slipstream.serve.fields import NEVER, NOT_YET
 from slipstream.serve.openai_chat import ChatRequest
@@ -85,6 +86,7 @@ def written() -> Iterator[tuple[str, str]]:
     """(path under docs/, text) of every generated page."""
     yield "reference/flags.md", flags_page()
     yield "reference/fields.md", fields_page()
+    yield "reference/lanes.md", lanes_page()
 
 
 def main(arguments: list[str]) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import fields
 from functools import partial
@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from slipstream.backends.mlx.boot import boot
+from slipstream.contracts.backend import Backend
 from slipstream.contracts.clock import MonotonicClock
 from slipstream.contracts.completion import Completion, Message
 from slipstream.contracts.delta import Delta
@@ -28,16 +29,16 @@ from slipstream.engine.lease import Job, T
 from slipstream.engine.session import Session
 from slipstream.settings import Settings, cache_home
 from slipstream.text.prepare import Prepared, Preparer, sampling_defaults
-from slipstream.text.sink import Folded, deltas, fold
+from slipstream.text.sink import Folded, deltas, fold, merged
 from slipstream.text.template import load_template
 from slipstream.text.tokenizer import Tokenizer
 
 
 class Running:
-    """One accepted request: its deltas, once, and its report."""
+    """One accepted request, with a session for each choice: its deltas, once, and its report."""
 
-    def __init__(self, session: Session, prepared: Prepared) -> None:
-        self._session = session
+    def __init__(self, sessions: Sequence[Session], prepared: Prepared) -> None:
+        self._sessions = sessions
         self._prepared = prepared
 
     @property
@@ -46,14 +47,20 @@ class Running:
 
     @property
     def report(self) -> Report:
-        return self._session.report
+        return Report.overlapping([session.report for session in self._sessions])
 
     def deltas(self) -> AsyncGenerator[Delta, None]:
-        """Raises Fault or Cancelled. Closing it early ends the request."""
-        return deltas(self._session, self._prepared.sink())
+        """Of all choices as they come. Raises Fault or Cancelled; that, and closing it early,
+        ends the request."""
+        streams = [
+            deltas(session, self._prepared.sink(choice))
+            for choice, session in enumerate(self._sessions)
+        ]
+        return streams[0] if len(streams) == 1 else merged(streams)
 
     def cancel(self, reason: CancelReason) -> None:
-        self._session.cancel(reason)
+        for session in self._sessions:
+            session.cancel(reason)
 
 
 class Engine:
@@ -66,8 +73,15 @@ class Engine:
     ```
     """
 
-    def __init__(self, settings: Settings, info: ModelInfo) -> None:
-        """Reads tokenizer and template; loads no weights yet. Raises ModelError, UsageError."""
+    def __init__(
+        self,
+        settings: Settings,
+        info: ModelInfo,
+        load: Callable[[ModelInfo], Backend] = boot,
+    ) -> None:
+        """Reads tokenizer and template; loads no weights yet. Raises ModelError, UsageError.
+
+        `load` makes the backend, on the device thread."""
         self.info = info
         self.context = _context(settings, info)
         self._tokenizer = Tokenizer.load(info.path)
@@ -87,7 +101,7 @@ class Engine:
             settings.max_tokens,
         )
         self._limits = settings.limits
-        self._gateway = Gateway(partial(boot, info), self._limits, MonotonicClock())
+        self._gateway = Gateway(partial(load, info), self._limits, MonotonicClock())
         self._started = False
         self._numbers = itertools.count(1)
 
@@ -102,7 +116,11 @@ class Engine:
         return cls(Settings(model=model, **settings), obtain(model, cache_home(), download=True))
 
     async def __aenter__(self) -> Self:
-        await self.wait_ready()
+        try:
+            await self.wait_ready()
+        except BaseException:
+            await self.close(0.0)  # nobody calls __aexit__ then
+            raise
         return self
 
     async def __aexit__(
@@ -130,20 +148,27 @@ class Engine:
     # Asking
 
     async def chat(self, messages: Sequence[Message], **fields: Any) -> Folded:
-        """The whole answer to a conversation. `fields` as for `stream`."""
-        return fold([delta async for delta in self.stream(messages, **fields)])
+        """The whole answer to a conversation. `fields` as for `stream`, but for one choice."""
+        completion = self._completion({"messages": messages}, fields)
+        return await self._whole(completion)
 
     async def generate(self, prompt: str | Sequence[int], **fields: Any) -> Folded:
         """The whole continuation of a text, or of token ids, without a template."""
         source = {"text": prompt} if isinstance(prompt, str) else {"ids": tuple(prompt)}
         completion = self._completion({**source, "prompt_param": "prompt"}, fields)
+        return await self._whole(completion)
+
+    async def _whole(self, completion: Completion) -> Folded:
+        if completion.choices != 1:
+            raise InvalidRequest("A whole answer is one choice; stream several.", param="choices")
         running = await self.submit(completion)
-        return fold([delta async for delta in running.deltas()])
+        async with aclosing(running.deltas()) as found:
+            return fold([delta async for delta in found])
 
     async def stream(
         self, messages: Sequence[Message], **fields: Any
     ) -> AsyncGenerator[Delta, None]:
-        """An answer piece by piece; leaving the loop early ends the request.
+        """An answer piece by piece, or several (`choices`); leaving the loop early ends them.
 
         `fields` are those of Completion, and sampling by name: temperature, top_p, seed, ...
         Raises InvalidRequest, QueueFull, Unavailable; while it runs Fault, Cancelled."""
@@ -158,7 +183,8 @@ class Engine:
         Raises a Refusal; then nothing was started."""
         grammar = await self._preparer.grammar(completion)
         prepared = self._preparer.prepare(completion, grammar)
-        return Running(self._gateway.submit(prepared.for_choice(0)), prepared)
+        prompts = [prepared.for_choice(choice) for choice in range(prepared.choices)]
+        return Running(self._gateway.submit(prompts), prepared)
 
     def _completion(self, source: Mapping[str, Any], given: Mapping[str, Any]) -> Completion:
         sampling = {name: value for name, value in given.items() if name in _SAMPLING_NAMES}

@@ -54,7 +54,7 @@ class Settings:
         default=None,
         metavar="MODEL",
         help="a folder, a hub id, or a unique part of the name of a model on disk "
-        "(also as the first argument)",
+        "(default: the starter; also as the first argument)",
     )
     host: str = flag("--host", default="127.0.0.1", help="where it listens")
     port: int = flag("--port", default=8080, help="the port; 0 takes a free one")

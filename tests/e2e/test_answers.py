@@ -41,9 +41,9 @@ async def test_the_capital_of_france_without_a_template(http: httpx.AsyncClient)
 
 async def test_a_stream_adds_up_to_the_plain_reply(http: httpx.AsyncClient) -> None:
     for body in (
-        chat(FRANCE, max_tokens=10),
-        chat("Write a poem.", max_tokens=10, temperature=1, seed=7),
-        chat("Count to ten in words.", max_tokens=20, stop=["three"]),
+        chat(FRANCE, max_tokens=8),
+        chat("Write a poem.", max_tokens=8, temperature=1, seed=7),
+        chat("Count to ten in words.", max_tokens=16, stop=["three"]),
     ):
         piecewise, plain = await streamed(http, body), await whole(http, body)
         assert (piecewise.text, piecewise.finish) == (plain.text, plain.finish)

@@ -107,3 +107,13 @@ async def test_leaving_a_stream_early_ends_its_row(engine: Engine) -> None:
     assert "Paris" in answer.text
     now = engine.stats()
     assert now.finish["disconnect"] == before + 1 and now.group.active == 0
+
+
+async def test_giving_up_while_the_model_loads_leaves_no_thread_behind() -> None:
+    before = threading.active_count()
+    engine = Engine.load()
+    entering = asyncio.create_task(engine.__aenter__())
+    await asyncio.sleep(0)
+    entering.cancel()
+    await asyncio.wait({entering})
+    assert entering.cancelled() and threading.active_count() == before

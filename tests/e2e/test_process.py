@@ -7,8 +7,10 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -76,8 +78,11 @@ async def refusing(http: httpx.AsyncClient) -> None:
             return
 
 
-def test_ctrl_c_while_the_model_loads_exits_quickly(log_file: Path) -> None:
+@pytest.mark.parametrize("pause", [0.0, 1.5])
+def test_ctrl_c_while_the_model_loads_exits_quickly(log_file: Path, pause: float) -> None:
     with started(log_file) as server:
+        with suppress(subprocess.TimeoutExpired):
+            server.process.wait(pause)
         asked = time.monotonic()
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(PATIENCE) == 0

@@ -26,6 +26,10 @@ def prompt(*ids: int, max_tokens: int = 4, seed: int = 0, **fields: Any) -> Prom
     )
 
 
+def choices(count: int, *ids: int, **fields: Any) -> list[Prompt]:
+    return [prompt(*ids, seed=seed, **fields) for seed in range(count)]
+
+
 def solo(*ids: int, **fields: Any) -> Prompt:
     return prompt(*ids, needs=Needs(solo=True), **fields)
 
@@ -65,7 +69,11 @@ class Rig:
         self.loop = asyncio.new_event_loop()
 
     def submit(self, asked: Prompt | None = None) -> Session:
-        return self.desk.submit(asked or prompt())
+        return self.desk.submit([asked or prompt()])[0]
+
+    def submit_all(self, asked: Sequence[Prompt]) -> list[Reader]:
+        """The choices of one request, each with its reader."""
+        return [self.read(session) for session in self.desk.submit(asked)]
 
     def read(self, session: Session) -> Reader:
         reader = Reader(session, self.loop)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from slipstream.contracts.errors import QueueFull
+from slipstream.contracts.errors import InvalidRequest, QueueFull
 from slipstream.contracts.limits import Limits
 from slipstream.contracts.placement import Lane
 from slipstream.contracts.row import RowSpec
@@ -38,31 +38,31 @@ def taken(admission, lane=Lane.GROUP):
 def test_equal_priorities_are_served_in_order_of_arrival():
     admission, _ = made(batch=1)
     for key in range(5):
-        admission.offer(spec(key))
+        admission.offer([spec(key)])
     assert taken(admission) == [0, 1, 2, 3, 4]
 
 
 def test_higher_priorities_are_served_sooner():
     admission, _ = made(batch=1)
     for key, priority in enumerate((0, -2, 2, 1, -1, 2)):
-        admission.offer(spec(key, priority))
+        admission.offer([spec(key, priority)])
     assert taken(admission) == [2, 5, 3, 0, 4, 1]
 
 
 def test_the_lowest_waits_no_longer_than_its_bound_for_the_highest():
     admission, clock = made(batch=1)
-    admission.offer(spec(0, -2))
+    admission.offer([spec(0, -2)])
     clock.advance(4 * AGING_SECONDS - 1)
-    admission.offer(spec(1, 2))
+    admission.offer([spec(1, 2)])
     clock.advance(2)
-    admission.offer(spec(2, 2))
+    admission.offer([spec(2, 2)])
     assert taken(admission) == [1, 0, 2]
 
 
 def test_no_more_are_served_at_once_than_there_are_places():
     admission, _ = made(batch=2)
     for key in range(3):
-        admission.offer(spec(key))
+        admission.offer([spec(key)])
     assert [admission.next(Lane.GROUP) is not None for _ in range(3)] == [True, True, False]
     admission.leave(Lane.GROUP, 1.0)
     assert admission.next(Lane.GROUP).key == 2
@@ -71,7 +71,7 @@ def test_no_more_are_served_at_once_than_there_are_places():
 def test_the_lanes_do_not_wait_for_each_other():
     admission, _ = made(batch=1)
     for key, lane in enumerate((Lane.SOLO, Lane.SOLO, Lane.GROUP)):
-        admission.offer(spec(key, lane=lane))
+        admission.offer([spec(key, lane=lane)])
     assert admission.next(Lane.SOLO).key == 0
     assert admission.next(Lane.SOLO) is None
     assert admission.next(Lane.GROUP).key == 2
@@ -79,34 +79,54 @@ def test_the_lanes_do_not_wait_for_each_other():
 
 def test_a_waiter_that_a_free_place_will_take_does_not_count_as_queued():
     admission, _ = made(batch=2, queue=0)
-    admission.offer(spec(0))
-    admission.offer(spec(1))
+    admission.offer([spec(0)])
+    admission.offer([spec(1)])
     with pytest.raises(QueueFull):
-        admission.offer(spec(2))
+        admission.offer([spec(2)])
 
 
 def test_one_more_than_may_wait_is_refused_and_counted():
     admission, _ = made(batch=1, queue=2)
     for key in range(3):
-        admission.offer(spec(key))
+        admission.offer([spec(key)])
     with pytest.raises(QueueFull, match="--queue 2"):
-        admission.offer(spec(3))
+        admission.offer([spec(3)])
     assert admission.occupancy().rejected == 1
     assert taken(admission) == [0, 1, 2]
 
 
+def test_the_rows_of_a_request_wait_all_or_none():
+    admission, _ = made(batch=2, queue=2)
+    admission.offer([spec(0)])
+    with pytest.raises(QueueFull):
+        admission.offer([spec(key) for key in range(1, 5)])
+    assert (admission.waiting, admission.occupancy().rejected) == (1, 1)
+    admission.offer([spec(key) for key in range(1, 4)])
+    assert taken(admission) == [0, 1, 2, 3]
+
+
+def test_more_rows_than_can_ever_wait_are_no_matter_of_patience():
+    admission, _ = made(batch=2, queue=1)
+    with pytest.raises(InvalidRequest, match=r"4 choices .*--batch") as refusal:
+        admission.offer([spec(key) for key in range(4)])
+    assert refusal.value.param == "n"
+    with pytest.raises(InvalidRequest):
+        admission.offer([spec(key, lane=Lane.SOLO) for key in range(3)])
+    assert admission.occupancy().rejected == 0
+
+
 def test_a_refusal_says_when_the_queue_should_have_passed():
     admission, _ = made(batch=2, queue=2)
-    admission.offer(spec(0))
+    admission.offer([spec(0)])
     admission.next(Lane.GROUP)
     admission.leave(Lane.GROUP, 6.0)
     for key in range(1, 3):
-        admission.offer(spec(key))
+        admission.offer([spec(key)])
         admission.next(Lane.GROUP)
     for key in range(3, 5):
-        admission.offer(spec(key))
+        admission.offer([spec(key)])
     with pytest.raises(QueueFull) as refusal:
-        admission.offer(spec(5))
+        admission.offer([spec(5)])
     assert refusal.value.retry_after == 9  # 3 ahead, 2 at a time, 6 s each
 
 
@@ -114,7 +134,7 @@ def test_withdrawing_takes_out_only_that_waiter():
     admission, _ = made(batch=1)
     waiters = [spec(key) for key in range(3)]
     for waiter in waiters:
-        admission.offer(waiter)
+        admission.offer([waiter])
     assert admission.withdraw(waiters[1])
     assert not admission.withdraw(waiters[1])
     assert taken(admission) == [0, 2]
@@ -123,7 +143,7 @@ def test_withdrawing_takes_out_only_that_waiter():
 def test_what_has_been_taken_cannot_be_withdrawn():
     admission, _ = made()
     waiter = spec(0)
-    admission.offer(waiter)
+    admission.offer([waiter])
     admission.next(Lane.GROUP)
     assert not admission.withdraw(waiter)
     assert admission.occupancy().group.active == 1
@@ -132,7 +152,7 @@ def test_what_has_been_taken_cannot_be_withdrawn():
 def test_the_expired_leave_at_once():
     admission, _ = made(batch=1)
     for key, deadline in enumerate((5.0, 9.0, 7.0)):
-        admission.offer(spec(key, deadline=deadline))
+        admission.offer([spec(key, deadline=deadline)])
     assert [waiter.key for waiter in admission.expire(7.0)] == [0, 2]
     assert taken(admission) == [1]
 
@@ -147,11 +167,11 @@ class Queue(RuleBasedStateMachine):
         self.active = 0
         self.key = 0
 
-    @rule(priority=st.integers(-2, 2))
-    def offer(self, priority):
-        self.key += 1
-        asked = spec(self.key, priority)
-        fits = len(self.waiting) + 1 - (2 - self.active) <= 3
+    @rule(priority=st.integers(-2, 2), rows=st.integers(1, 5))
+    def offer(self, priority, rows):
+        asked = [spec(self.key + n, priority) for n in range(1, rows + 1)]
+        self.key += rows
+        fits = len(self.waiting) + rows - (2 - self.active) <= 3
         try:
             self.admission.offer(asked)
         except QueueFull:
@@ -159,7 +179,7 @@ class Queue(RuleBasedStateMachine):
         else:
             assert fits
             rank = self.clock.now() - priority * AGING_SECONDS
-            self.waiting.append((rank, self.key, asked))
+            self.waiting += [(rank, each.key, each) for each in asked]
 
     @rule()
     def take(self):

@@ -8,15 +8,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from slipstream.contracts.errors import Cancelled, QueueFull
+from slipstream.contracts.errors import Cancelled, InvalidRequest, QueueFull
 from slipstream.contracts.row import CancelReason, Failed, Finished
 from slipstream.engine.mailbox import Close
 from slipstream.testing.backend import VOCAB_SIZE, FakeBackend, solo_run
 
 from .rig import Rig, prompt, solo
 
-MOMENTS = ("open", "launch", "collect", "draw", "rewind", "park")
+MOMENTS = ("open", "launch", "collect", "draw", "rewind", "park", "fork")
 POISON = 96  # a prompt that begins so, and then with a moment's number, always fails there
+ALWAYS_FAIL = {(POISON, moment) for moment in range(4)}  # a fork may never be asked for
 
 
 class Engine(RuleBasedStateMachine):
@@ -50,25 +51,27 @@ class Engine(RuleBasedStateMachine):
         priority=st.integers(-2, 2),
         alone=st.booleans(),
         read=st.booleans(),
+        count=st.integers(1, 5),
     )
-    def submit(self, ids, tokens, stops, priority, alone, read):
+    def submit(self, ids, tokens, stops, priority, alone, read, count):
         ask = solo if alone else prompt
-        self.offer(ask(*ids, max_tokens=tokens, stop_ids=stops, priority=priority), read)
+        fields = {"max_tokens": tokens, "stop_ids": stops, "priority": priority}
+        self.offer([ask(*ids, seed=seed, **fields) for seed in range(count)], read)
 
     @precondition(lambda self: not self.closing)
-    @rule(moment=st.sampled_from(range(4)), alone=st.booleans())
-    def submit_poison(self, moment, alone):
+    @rule(moment=st.sampled_from((0, 1, 2, 3, 6)), alone=st.booleans(), count=st.integers(1, 3))
+    def submit_poison(self, moment, alone, count):
         ask = solo if alone else prompt
-        self.offer(ask(POISON, moment, 5, max_tokens=6), True)
+        self.offer([ask(POISON, moment, 5, max_tokens=6, seed=n) for n in range(count)], True)
 
     def offer(self, asked, read):
         try:
-            session = self.rig.submit(asked)
-        except QueueFull:
+            sessions = self.rig.desk.submit(asked)
+        except (QueueFull, InvalidRequest):
             return
-        self.sessions.append(session)
+        self.sessions += sessions
         if read:
-            self.readers[session] = self.rig.read(session)
+            self.readers |= {session: self.rig.read(session) for session in sessions}
 
     @precondition(lambda self: self.sessions)
     @rule(data=st.data(), reason=st.sampled_from(CancelReason))
@@ -129,7 +132,7 @@ class Engine(RuleBasedStateMachine):
             if isinstance(session.outcome, Finished):
                 assert reader.tokens == alone
                 assert reader.events[-1].finish is session.outcome.reason
-                assert session.spec.prompt.ids[0] != POISON
+                assert session.spec.prompt.ids[:2] not in ALWAYS_FAIL
 
     def teardown(self):
         rig = self.rig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipstream.contracts.errors import InvalidRequest, QueueFull
+from slipstream.contracts.errors import InvalidRequest, OutOfTime, QueueFull
 from slipstream.contracts.placement import Lane, Needs, Reason
 from slipstream.contracts.row import CancelReason, Finished, FinishReason, Stopped
 from slipstream.testing.backend import FakeBackend, solo_run
@@ -150,6 +150,7 @@ def test_a_row_past_its_deadline_ends():
     rig.clock.advance(10)
     rig.turn()
     assert reader.session.outcome == Stopped(CancelReason.DEADLINE)
+    assert isinstance(reader.error, OutOfTime)
     assert "--request-timeout" in str(reader.error)
     assert len(reader.tokens) == 4, "what was read before stays"
     rig.finish()
@@ -163,6 +164,22 @@ def test_a_waiter_past_its_deadline_is_told_that_it_only_waited():
     rig.clock.advance(10)
     rig.turn()
     assert "waited in the queue" in str(waiter.error)
+    assert not isinstance(waiter.error, OutOfTime)
+    rig.finish()
+
+
+def test_a_row_that_came_late_out_of_the_queue_mostly_waited():
+    rig = Rig(batch=1, request_timeout=10.0)
+    first = rig.submit(prompt(max_tokens=500))
+    waiter = rig.read(rig.submit(prompt(max_tokens=500)))
+    rig.turn(3)
+    rig.clock.advance(8)
+    first.cancel(CancelReason.DISCONNECT)
+    rig.turn(3)
+    rig.clock.advance(2)
+    rig.turn()
+    assert "waited in the queue for 8 of its 10 s" in str(waiter.error)
+    assert not isinstance(waiter.error, OutOfTime)
     rig.finish()
 
 

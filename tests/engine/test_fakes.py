@@ -47,7 +47,19 @@ class Stuck(FakeBackend):
         super().rewind(row, drawn[:-1])
 
 
-@pytest.mark.parametrize("broken", [Eager, Leaking, Stuck])
+class Forgetful(FakeBackend):
+    def fork(self, row, spec):
+        return super().open(spec)
+
+
+class Entangled(FakeBackend):
+    def fork(self, row, spec):
+        made = super().fork(row, spec)
+        made.known = row.known
+        return made
+
+
+@pytest.mark.parametrize("broken", [Eager, Leaking, Stuck, Forgetful, Entangled])
 def test_a_backend_that_breaks_a_rule_is_found(broken):
     with pytest.raises(AssertionError):
         check_backend(broken(), PROMPTS)
@@ -89,8 +101,37 @@ def misuse_close(backend, row):
     backend.close()
 
 
+def fork(backend, row, asked):
+    backend.fork(row, RowSpec(key=1, lane=Lane.GROUP, prompt=asked, deadline=math.inf))
+
+
+def misuse_fork_after_a_draw(backend, row):
+    backend.launch([Advance(row, 3)])
+    backend.collect(0)
+    fork(backend, row, row.spec.prompt)
+
+
+def misuse_fork_in_flight(backend, row):
+    backend.launch([Advance(row, 2)])
+    fork(backend, row, row.spec.prompt)
+
+
+def misuse_fork_of_another_prompt(backend, row):
+    fork(backend, row, prompt(3, 2, 1))
+
+
 @pytest.mark.parametrize(
-    "misuse", [misuse_released, misuse_tokens, misuse_limit, misuse_twice, misuse_close]
+    "misuse",
+    [
+        misuse_released,
+        misuse_tokens,
+        misuse_limit,
+        misuse_twice,
+        misuse_close,
+        misuse_fork_after_a_draw,
+        misuse_fork_in_flight,
+        misuse_fork_of_another_prompt,
+    ],
 )
 def test_misuse_is_raised_and_noted(misuse):
     backend = FakeBackend()

@@ -45,6 +45,10 @@ async def opened(backend=None, **options):
         assert (backend.live_rows, backend.breaches, backend.closed) == (0, [], True)
 
 
+def submit(door, asked):
+    return door.submit([asked])[0]
+
+
 async def read(session):
     return [event.token async for batch in session.batches() for event in batch]
 
@@ -54,7 +58,7 @@ def test_many_requests_at_once_draw_what_they_draw_alone():
 
     async def main():
         async with opened(batch=4) as (door, _):
-            return await asyncio.gather(*(read(door.submit(each)) for each in asked))
+            return await asyncio.gather(*(read(submit(door, each)) for each in asked))
 
     assert asyncio.run(main()) == [solo_run(each) for each in asked]
 
@@ -62,7 +66,7 @@ def test_many_requests_at_once_draw_what_they_draw_alone():
 def test_the_counts_are_true_right_after_the_answer():
     async def main():
         async with opened() as (door, _):
-            await read(door.submit(prompt(max_tokens=5)))
+            await read(submit(door, prompt(max_tokens=5)))
             return door.stats()
 
     stats = asyncio.run(main())
@@ -77,13 +81,13 @@ def test_nothing_is_taken_while_the_model_loads():
         door = Gateway(lambda: hold.wait() and FakeBackend(), Limits(), MonotonicClock())
         door.start()
         with pytest.raises(Unavailable, match="loading") as refusal:
-            door.submit(prompt())
+            submit(door, prompt())
         assert refusal.value.retry_after
         assert (door.state, door.health()) == (State.LOADING, None)
         hold.set()
         await door.wait_ready()
         assert door.state is State.READY
-        await read(door.submit(prompt()))
+        await read(submit(door, prompt()))
         await door.close(drain=0)
 
     asyncio.run(main())
@@ -100,7 +104,7 @@ def test_a_model_that_cannot_be_loaded_is_told_to_everyone_who_asks():
             with pytest.raises(ModelError, match="no such file"):
                 await door.wait_ready()
         with pytest.raises(Unavailable, match="no such file"):
-            door.submit(prompt())
+            submit(door, prompt())
         assert door.state is State.FAILED
         assert "no such file" in door.health()
         await door.close(drain=0)
@@ -142,14 +146,14 @@ def test_closing_before_the_start_is_fine():
 def test_closing_ends_the_queue_lets_rows_finish_and_only_then_returns():
     async def main():
         async with opened(batch=1) as (door, backend):
-            running = door.submit(prompt(max_tokens=400))
+            running = submit(door, prompt(max_tokens=400))
             await anext(running.batches())
-            waiting = door.submit(prompt())
+            waiting = submit(door, prompt())
             closing = asyncio.create_task(door.close(drain=60))
             await asyncio.sleep(0)
             assert waiting.outcome == Stopped(CancelReason.SHUTDOWN)
             with pytest.raises(Unavailable, match="shutting down"):
-                door.submit(prompt())
+                submit(door, prompt())
             await closing
             assert isinstance(running.outcome, Finished)
             assert backend.closed
@@ -160,7 +164,7 @@ def test_closing_ends_the_queue_lets_rows_finish_and_only_then_returns():
 def test_closing_cuts_off_rows_that_take_longer_than_the_drain():
     async def main():
         async with opened(outbox=LONG) as (door, _):
-            running = door.submit(prompt(max_tokens=LONG))
+            running = submit(door, prompt(max_tokens=LONG))
             await anext(running.batches())
             await door.close(drain=0)
             with pytest.raises(Cancelled, match="shutting down"):
@@ -172,7 +176,7 @@ def test_closing_cuts_off_rows_that_take_longer_than_the_drain():
 def test_closing_again_with_less_patience_ends_sooner():
     async def main():
         async with opened(outbox=LONG) as (door, _):
-            running = door.submit(prompt(max_tokens=LONG))
+            running = submit(door, prompt(max_tokens=LONG))
             await anext(running.batches())
             patient = asyncio.create_task(door.close(drain=10_000))
             await asyncio.sleep(0)
@@ -198,7 +202,7 @@ def test_no_thread_is_left_after_the_close():
 def test_jobs_run_on_the_device_thread_and_give_their_result():
     async def main():
         async with opened() as (door, _):
-            door.submit(prompt(max_tokens=500))
+            submit(door, prompt(max_tokens=500))
             exclusive = await door.run_exclusive(lambda: threading.current_thread().name, "a")
             idle = await door.run_when_idle(lambda: 7, "b")
             return exclusive, idle
@@ -260,25 +264,20 @@ def until(reached):
         pass
 
 
-class Dying(FakeBackend):
-    """Takes its thread with it."""
-
-    def launch(self, plan):
-        raise SystemExit
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_dead_device_thread_leaves_nobody_waiting():
+    def die():
+        raise SystemExit
+
     async def main():
-        door = gateway(Dying())
+        door = gateway(FakeBackend(), outbox=LONG)
         door.start()
         await door.wait_ready()
-        session = door.submit(prompt())
-        job = asyncio.create_task(door.run_when_idle(lambda: None, "never"))
+        session = submit(door, prompt(max_tokens=LONG))
+        with pytest.raises(Fault, match="device thread"):
+            await door.run_exclusive(die, "die")
         with pytest.raises(Fault, match="device thread"):
             await read(session)
-        with pytest.raises(Fault):
-            await job
         assert door.state is State.FAILED
         assert "died" in door.health()
         await door.close(drain=0)
@@ -292,7 +291,7 @@ async def client(door, dice):
         dice.randrange(90), *range(dice.randrange(30)), max_tokens=dice.randint(1, 40)
     )
     try:
-        session = door.submit(asked)
+        session = submit(door, asked)
     except (QueueFull, Unavailable):
         return None
     tokens, leave_after = [], dice.choice([0, 1, 5, LONG, LONG, LONG])

@@ -98,6 +98,14 @@ def test_jobs_are_served_in_order():
     assert log == ["a0", "b0", "c0"]
 
 
+def test_with_no_rows_jobs_follow_each_other_at_once():
+    rig = Rig()
+    tasks = [rig.exclusive(lambda: None) for _ in range(3)]
+    rig.turn(3)
+    assert all(task.done() for task in tasks)
+    rig.finish()
+
+
 def test_between_two_jobs_the_rows_step():
     rig, log = Rig(), Log()
     running(rig)
@@ -248,6 +256,18 @@ def test_idle_work_never_starts_when_a_request_came_in_the_middle_of_the_turn():
     assert rig.desk.stats().finish == {"length": 1}
     assert log == []
     rig.finish()
+
+
+def test_idle_work_never_starts_while_a_job_waits_for_the_turn_it_owes():
+    rig, log = Rig(FakeBackend(fault=Faults().at("launch", 2).at("launch", 3))), Log()
+    rig.submit()
+    rig.turn()
+    rig.exclusive(lambda: log.append("a")), rig.exclusive(lambda: log.append("b"))
+    rig.idle(lambda: log.append("i"))
+    rig.turn(2)  # the job, and then the turn in which the last row fails
+    assert log == ["a"]
+    rig.finish()
+    assert log == ["a", "b", "i"]
 
 
 def test_exclusive_work_goes_before_idle_work():

@@ -1,6 +1,6 @@
 """Who advances by how much."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from slipstream.contracts.limits import Limits
 from slipstream.contracts.placement import Lane
 from slipstream.contracts.row import RowSpec
-from slipstream.engine.planner import Planner
+from slipstream.engine.planner import SCORED_CHUNK, Planner
 from slipstream.testing.backend import FakeBackend, solo_run
 from slipstream.testing.clock import ManualClock
 
@@ -59,6 +59,20 @@ def test_what_short_rows_leave_goes_to_the_long_ones():
 
 def test_with_fewer_tokens_than_rows_the_first_rows_get_them():
     assert shares(planner(chunk=2), 9, 8, 7) == [1, 1, 0]
+
+
+def test_a_row_that_others_wait_for_keeps_its_last_token():
+    rows = wanting(9, 2, 1, 1)
+    moves = planner().plan(rows, running=False, leading={0, 1, 2})
+    assert [(move.row.spec.key, move.tokens) for move in moves] == [(0, 8), (1, 1), (3, 1)]
+
+
+def test_a_prompt_that_is_scored_goes_in_small_chunks():
+    scored = prompt(logprobs=1, prompt_logprobs=True)
+    rows = wanting(2000, 2000)
+    rows[0] = replace(rows[0], spec=replace(rows[0].spec, prompt=scored))
+    moves = planner(chunk=1000).plan(rows, running=False)
+    assert [move.tokens for move in moves] == [SCORED_CHUNK, 1000 - SCORED_CHUNK]
 
 
 def test_alone_the_chunk_is_the_limit():
@@ -118,6 +132,6 @@ def test_running_rows_keep_their_gap_while_a_long_prompt_fills():
     while rig.turn() and len(runner.tokens) < 100:
         gaps.append(clock.now() - before)
         before = clock.now()
-    assert max(gaps) <= 0.25
+    assert 0.15 <= max(gaps) <= 0.25
     rig.finish()
     assert runner.tokens == solo_run(runner.session.spec.prompt)

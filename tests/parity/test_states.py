@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import pairwise
 
 import mlx.core as mx
@@ -18,6 +18,7 @@ from slipstream.backends.mlx.row import DeviceRow
 from slipstream.backends.mlx.segments import Costs, Packer
 from slipstream.contracts.placement import Lane
 from slipstream.contracts.row import Prompt, RowSpec
+
 from . import tiny
 
 # Level 2 and 3 change the order of sums; logits here spread over several units.
@@ -62,7 +63,7 @@ plans = st.lists(
 )
 
 
-@lru_cache(maxsize=None)
+@cache
 def opened(kind: str) -> OpenModel:
     return OpenModel(tiny.build(kind), tiny.VOCABULARY)
 

@@ -96,6 +96,7 @@ class ScriptedEngine:
         self.unhealthy: str | None = None
         self.load_error: SlipstreamError | None = None
         self.asked = asyncio.Event()
+        self.given_up = asyncio.Event()
         self.compiled = asyncio.Event()
         self.compiled.set()
         self.submitted = asyncio.Event()
@@ -121,7 +122,11 @@ class ScriptedEngine:
 
     async def submit(self, completion: Completion) -> ScriptedRunning:
         self.asked.set()
-        await self.compiled.wait()
+        try:
+            await self.compiled.wait()
+        except asyncio.CancelledError:
+            self.given_up.set()
+            raise
         if self.refusal is not None:
             raise self.refusal
         placement = SOLO if completion.lane == "solo" else GROUP

@@ -52,12 +52,28 @@ FIELDS = {
     "adapter": [1, [1], [{"scale": 1.0}], {}, ""],
     "draft": [1, ""],
     "model": [5, [], {}, True],
-    "response_format": ["json_object", {}, {"type": "yaml"}, {"type": "json_schema"}],
+    "response_format": [
+        "json_object",
+        {},
+        {"type": "yaml"},
+        {"type": "json_schema"},
+        {"type": "json_schema", "json_schema": {"name": "a"}},
+        {"type": "text", "schema": {}},
+        {"type": "json_object", "json_schema": {"schema": {}}},
+    ],
     "guided_json": [5, "{not json", "[]"],
     "guided_regex": [5, ""],
     "guided_choice": [[], [1], "x"],
     "guided_grammar": [5, ""],
-    "structured_outputs": [[], {"unknown": 1}, {}, {"regex": "a", "choice": ["b"]}],
+    "structured_outputs": [
+        [],
+        {"unknown": 1},
+        {},
+        {"regex": "a", "choice": ["b"]},
+        {"choice": []},
+        {"json": 5},
+        {"regex": ""},
+    ],
     "suffix": ["end"],
     "functions": [[{"name": "f"}]],
 }
@@ -94,7 +110,6 @@ TEXT_FIELDS = {
 }
 # Good values of fields that this build refuses all the same.
 LATER = {
-    "n": [2],
     "adapter": ["a", [{"name": "a", "scale": 0.5}]],
     "draft": ["ngram", True],
     "response_format": [{"type": "json_object"}],
@@ -174,6 +189,8 @@ def table():
     yield CHAT, chat(max_tokens=5, max_completion_tokens=6), "max_tokens"
     yield CHAT, chat(max_tokens=5, min_tokens=6), "min_tokens"
     yield CHAT, chat(guided_regex="a", guided_choice=["a"]), "guided_choice"
+    both = chat(response_format={"type": "json_object"}, structured_outputs={"regex": "a"})
+    yield CHAT, both, "structured_outputs"
 
 
 ROWS = list(table())
@@ -222,7 +239,7 @@ async def test_a_body_of_sixty_four_levels_is_taken(client):
 
 async def test_what_this_build_cannot_do_is_refused_by_name(client):
     rows = [(CHAT, chat(**{name: value}), name) for name in LATER for value in LATER[name]]
-    rows += [(CHAT, chat(tools=[TOOL]), "tools"), (COMPLETIONS, text(echo=True), "echo")]
+    rows += [(CHAT, chat(tools=[TOOL]), "tools")]
     for route, body, name in rows:
         reply = await client.post(route, json=body)
         refused(reply, name)
@@ -230,7 +247,7 @@ async def test_what_this_build_cannot_do_is_refused_by_name(client):
 
 async def test_what_asks_for_nothing_is_not_refused(client):
     nothing = dict.fromkeys(LATER, None)
-    neutral = {"n": 1, "draft": False, "response_format": {"type": "text"}, "tools": []}
+    neutral = {"draft": False, "response_format": {"type": "text"}, "tools": []}
     for fields in (nothing, neutral, {"tool_choice": "auto"}, {"modalities": ["text"]}):
         assert (await client.post(CHAT, json=chat(**fields))).status_code == 200
 

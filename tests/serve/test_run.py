@@ -10,6 +10,7 @@ import pytest
 
 from slipstream.contracts.delta import Delta
 from slipstream.contracts.errors import ModelError
+from slipstream.contracts.report import EngineStats, LaneStats
 from slipstream.contracts.row import CancelReason, FinishReason
 from slipstream.serve.run import bind, serve
 from slipstream.settings import Settings
@@ -91,6 +92,7 @@ async def test_a_signal_while_loading_ends_the_server_without_waiting_for_the_lo
 async def test_a_signal_lets_running_work_end(lines, caplog):
     go = asyncio.Event()
     engine = ScriptedEngine((go, END))
+    engine.numbers = EngineStats(group=LaneStats(active=1))
     running = started(engine, lines)
     url = await address(lines)
     async with httpx.AsyncClient() as client:
@@ -103,6 +105,8 @@ async def test_a_signal_lets_running_work_end(lines, caplog):
     assert await running == 0
     assert engine.drains == [Settings().limits.drain_timeout]
     assert caplog.records == []
+    assert await lines.get() == f"Ready: {MODEL} at {url}"
+    assert "1 running requests get 10 s" in await lines.get()
 
 
 async def until_draining(engine):

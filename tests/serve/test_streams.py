@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slipstream.contracts.delta import Delta
-from slipstream.contracts.errors import Cancelled, RowFault
+from slipstream.contracts.errors import Cancelled, OutOfTime, RowFault
 from slipstream.contracts.row import CancelReason, FinishReason
 
 from .scripted import (
@@ -145,11 +145,19 @@ async def test_the_same_error_of_a_whole_reply_is_a_status(client, engine):
     assert reply.json()["error"]["code"] == "row_fault"
 
 
-async def test_a_deadline_ends_a_whole_reply_with_503(client, engine):
-    engine.script = (Cancelled(CancelReason.DEADLINE, "Too slow; raise --request-timeout."),)
+async def test_a_request_that_mostly_waited_may_be_sent_again(client, engine):
+    engine.script = (Cancelled(CancelReason.DEADLINE, "It waited; try again later."),)
     reply = await client.post(CHAT, json=chat())
     assert reply.status_code == 503
     assert "retry-after" in reply.headers
+
+
+async def test_a_request_that_ran_out_of_time_is_not_worth_a_retry(client, engine):
+    engine.script = (OutOfTime(CancelReason.DEADLINE, "Too slow; raise --request-timeout."),)
+    reply = await client.post(CHAT, json=chat())
+    assert reply.status_code == 400
+    assert reply.json()["error"]["code"] == "deadline_exceeded"
+    assert "retry-after" not in reply.headers
 
 
 async def test_one_failing_prompt_ends_its_siblings(client, engine):
@@ -243,3 +251,17 @@ async def test_a_client_that_leaves_ends_its_work(leave, streamed, begun):
         await asyncio.wait_for(engine.runnings[0].cancelled.wait(), timeout=5)
         assert engine.runnings[0].reason is CancelReason.DISCONNECT
         writer.close()
+
+
+async def test_a_client_that_leaves_while_its_grammar_compiles_starts_nothing():
+    engine = ScriptedEngine()
+    engine.compiled.clear()
+    async with served(engine) as url:
+        async with httpx.AsyncClient() as client:
+            asking = asyncio.create_task(client.post(url + CHAT, json=chat()))
+            await engine.asked.wait()
+            asking.cancel()
+            await asyncio.wait([asking])
+        await asyncio.wait_for(engine.given_up.wait(), timeout=5)
+        engine.compiled.set()
+    assert engine.runnings == []

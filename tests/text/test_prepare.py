@@ -18,7 +18,13 @@ CHATML = (
     "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+AS = GrammarText("regex", "a+", "guided_regex")
 HI = ({"role": "user", "content": "hello"},)
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
 
 
 def preparer(made=BYTES, template=CHATML, context=200, defaults=None, eos_ids=(), **options):
@@ -169,8 +175,35 @@ def test_empty_and_too_many_stop_strings_are_refused(stop):
     refused("stop", stop=stop)
 
 
-def test_a_grammar_is_refused_by_the_field_that_asked():
-    refused("guided_regex", grammar=GrammarText("regex", "a+", "guided_regex"))
+@pytest.mark.anyio
+async def test_every_choice_has_a_matcher_of_its_own_that_its_stops_may_end():
+    made, asked = preparer(), asks(grammar=AS, choices=2, stop_token_ids=(9,))
+    prepared = made.prepare(asked, await made.grammar(asked))
+    one, other = (prepared.for_choice(n).matcher for n in range(2))
+    one.accept(BYTES.id_of("a"))
+    one.accept(9)
+    assert one.stopped and not other.stopped
+
+
+@pytest.mark.anyio
+async def test_without_a_grammar_there_is_no_matcher():
+    made = preparer()
+    assert await made.grammar(asks()) is None
+    assert made.prepare(asks()).for_choice(0).matcher is None
+
+
+@pytest.mark.anyio
+async def test_a_grammar_that_cannot_be_kept_is_refused_by_the_field_that_asked():
+    with pytest.raises(InvalidRequest) as refusal:
+        await preparer().grammar(asks(grammar=GrammarText("regex", "(a", "guided_regex")))
+    assert refusal.value.param == "guided_regex"
+
+
+@pytest.mark.anyio
+async def test_ends_cannot_be_ignored_where_a_form_ends_the_answer():
+    with pytest.raises(InvalidRequest, match="guided_regex") as refusal:
+        await preparer().grammar(asks(grammar=AS, ignore_eos=True))
+    assert refusal.value.param == "ignore_eos"
 
 
 def test_what_the_device_must_know_is_in_the_prompt():

@@ -1,6 +1,7 @@
 """The sink: one session's tokens to deltas, and the back-edge to the session."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,9 +9,10 @@ from hypothesis import strategies as st
 
 from slipstream.contracts.delta import Delta
 from slipstream.contracts.errors import ForwardFault, RowFault
-from slipstream.contracts.row import CancelReason, FinishReason, Ranked, TokenEvent
+from slipstream.contracts.row import CancelReason, FinishReason, Ranked, Scored, TokenEvent
 from slipstream.text.detokenize import Detokenizer
-from slipstream.text.sink import Folded, Sink, deltas, fold
+from slipstream.text.echo import Echo
+from slipstream.text.sink import Folded, Sink, deltas, fold, merged
 from slipstream.text.stops import Stops
 
 from .vocabularies import tokenizer
@@ -182,9 +184,59 @@ def test_half_a_character_at_the_limit_is_dropped_but_counted():
     assert folded.text == "a" and folded.tokens == len(cut) == len(folded.logprobs)
 
 
-def test_the_lead_comes_first_and_is_not_searched_for_stops():
-    folded = fold(run(Source([events("b.c")]), sink(".", lead="a.b.")))
+def test_the_echo_comes_first_and_is_not_searched_for_stops():
+    folded = fold(run(Source([events("b.c")]), sink(".", echo=Echo("a.b.", BYTES))))
     assert folded.text == "a.b.b"
+
+
+def scored(ids):
+    """As the device scores a prompt: nothing comes before its first token."""
+    top = (Ranked(BYTES.id_of("h"), -0.1),)
+    return tuple(Scored(t, -1.0 - n, top) if n else Scored(t, None) for n, t in enumerate(ids))
+
+
+def echoed(text, answer, ids=None, finish=FinishReason.STOP):
+    """What becomes of a scored prompt (`ids`, or those of `text`) and its answer."""
+    first, *rest = events(answer, finish, logprobs=True)
+    first = replace(first, scored=scored(ids or BYTES.encode(text)))
+    return fold(run(Source(one_by_one([first, *rest])), sink(echo=Echo(text, BYTES))))
+
+
+def test_a_scored_prompt_has_entries_before_the_answers():
+    folded = echoed("日 a", "b", finish=FinishReason.LENGTH)
+    assert folded.text == "日 ab"
+    assert b"".join(entry.raw for entry in folded.logprobs) == "日 ab".encode()
+    values = [entry.logprob for entry in folded.logprobs]
+    assert values == [None, *(-1.0 - n for n in range(1, len(values) - 1)), -0.5]
+    assert [top.text for top in folded.logprobs[1].top] == ["h"]
+    assert folded.tokens == 1
+
+
+def test_where_the_prompt_is_scored_the_end_is_too():
+    folded = echoed("a", "")
+    assert [entry.raw for entry in folded.logprobs] == [b"a", b"</s>"]
+    assert folded.text == "a" and folded.logprobs[-1].silent
+
+
+def test_a_special_token_of_the_prompt_is_silent_unless_the_text_has_it():
+    ids = [BYTES.bos_id, *BYTES.encode("a")]
+    assert [entry.silent for entry in echoed("a", "b", ids).logprobs[:2]] == [True, False]
+    assert [entry.silent for entry in echoed("<s>a", "b", ids).logprobs[:2]] == [False, False]
+
+
+def test_a_special_token_within_an_answer_is_silent():
+    made = [TokenEvent(BYTES.bos_id, -1.0), TokenEvent(BYTES.id_of("a"), -2.0)]
+    made[-1] = replace(made[-1], finish=FinishReason.LENGTH)
+    folded = fold(run(Source([made]), sink()))
+    assert folded.text == "a" and [entry.silent for entry in folded.logprobs] == [True, False]
+
+
+@pytest.mark.parametrize("text", ["hello world", "hello  hello", "héllo"])
+@pytest.mark.parametrize("kind", ["byte_level", "sentencepiece", "metaspace"])
+def test_the_prompts_entries_spell_its_text(kind, text):
+    made = tokenizer(kind)
+    entries = Echo(text, made).entries(scored(made.encode(text)))
+    assert b"".join(entry.raw for entry in entries) == text.encode()
 
 
 def test_every_delta_has_the_choice():
@@ -246,6 +298,59 @@ def test_a_cancelled_task_cancels_the_source():
         return source.cancelled
 
     assert asyncio.run(cancel()) == [CancelReason.DISCONNECT]
+
+
+def join(sources):
+    """The deltas of all `sources`, merged, one choice each."""
+    streams = [deltas(source, sink(choice=n)) for n, source in enumerate(sources)]
+
+    async def collect():
+        return [delta async for delta in merged(streams)]
+
+    return asyncio.run(collect())
+
+
+def test_merged_choices_are_what_each_is_alone():
+    texts = ("hello world", "a", "日本 🙂")
+    found = join([Source(one_by_one(events(text))) for text in texts])
+    for choice, text in enumerate(texts):
+        assert fold(d for d in found if d.choice == choice).text == text
+
+
+def test_merged_choices_come_side_by_side():
+    found = join([Source(one_by_one(events("hello world"))) for _ in range(2)])
+    assert [delta.choice for delta in found[:4]] == [0, 1, 0, 1]
+
+
+def test_one_choice_that_fails_ends_the_others():
+    sources = [Source(one_by_one(events("hello world"))), Source([], ForwardFault("lost"))]
+    with pytest.raises(ForwardFault):
+        join(sources)
+    assert sources[0].cancelled == [CancelReason.DISCONNECT]
+
+
+def test_a_reader_who_leaves_cancels_every_choice():
+    sources = [Source(one_by_one(events("hello world"))) for _ in range(3)]
+
+    async def leave():
+        stream = merged([deltas(source, sink()) for source in sources])
+        await anext(stream)
+        await stream.aclose()
+
+    asyncio.run(leave())
+    assert [source.cancelled for source in sources] == [[CancelReason.DISCONNECT]] * 3
+
+
+def test_a_choice_that_stops_by_a_string_leaves_the_others_running():
+    sources = [Source(one_by_one(events(text))) for text in ("a.b.c", "abc")]
+    streams = [deltas(source, sink(".", choice=n)) for n, source in enumerate(sources)]
+
+    async def collect():
+        return [delta async for delta in merged(streams)]
+
+    found = asyncio.run(collect())
+    assert [fold(d for d in found if d.choice == n).text for n in range(2)] == ["a", "abc"]
+    assert [source.cancelled for source in sources] == [[CancelReason.STOP_STRING], []]
 
 
 def test_the_fold_of_nothing_is_empty():

@@ -37,7 +37,7 @@ class Check:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="for programs: a JSON list")] = False,
 ) -> None:
-    """Say what this machine can do and what is missing; exit code 1 if anything is."""
+    """Say what works here and what is missing. The exit code is 1 if anything is."""
     checks = list(examined(cache_home()))
     if as_json:
         typer.echo(json.dumps([asdict(check) for check in checks], indent=2))

@@ -50,7 +50,8 @@ def settings(values: Mapping[str, Any]) -> Settings:
 
 def described() -> Iterator[inspect.Parameter]:
     """MODEL, then one option for each field of Settings."""
-    model = Annotated[str | None, typer.Argument(metavar="MODEL", show_default=False)]
+    argument = typer.Argument(metavar="MODEL", help="see --model", show_default=False)
+    model = Annotated[str | None, argument]
     yield parameter(POSITIONAL, model, None)
     types = get_type_hints(Settings)
     for field in fields(Settings):

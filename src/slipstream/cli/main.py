@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from slipstream.cli import doctor, models, serve, talk
+from slipstream.cli import bench, doctor, models, serve, talk
 from slipstream.cli.flags import command
 from slipstream.cli.terminal import guarded, log_to_stderr
 from slipstream.settings import LOG_LEVELS
@@ -35,6 +35,7 @@ def app() -> typer.Typer:
     made.command("ls")(guarded(models.ls))
     made.command("rm")(guarded(models.rm))
     made.command("doctor")(guarded(doctor.doctor))
+    made.add_typer(bench.app(), name="bench")
     return made
 
 

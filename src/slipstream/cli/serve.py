@@ -9,7 +9,7 @@ from dataclasses import replace
 import typer
 
 from slipstream.cli import opening
-from slipstream.cli.terminal import log_to_stderr
+from slipstream.cli.terminal import log_to_stderr, vanish
 from slipstream.settings import Settings, environment_keys
 
 REQUEST = '{"messages": [{"role": "user", "content": "Hello"}]}'
@@ -25,8 +25,12 @@ def serve(settings: Settings) -> None:
     from slipstream.library import Engine
     from slipstream.serve.run import serve as listen
 
+    engine = Engine(settings, info)
     announce = announcer(guarded_by_key=bool(keys))
-    raise typer.Exit(asyncio.run(listen(Engine(settings, info), settings, announce=announce)))
+    code = asyncio.run(listen(engine, settings, announce=announce))
+    if engine.state == "loading":
+        vanish(code)
+    raise typer.Exit(code)
 
 
 def announcer(*, guarded_by_key: bool) -> Callable[[str], None]:

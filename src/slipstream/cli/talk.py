@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
 
 from slipstream.cli import opening
-from slipstream.cli.terminal import complain
+from slipstream.cli.terminal import INTERRUPTED, complain, vanish
 from slipstream.contracts.completion import Completion, Message
 from slipstream.contracts.errors import SlipstreamError, UsageError
 from slipstream.contracts.row import CancelReason
@@ -144,17 +144,14 @@ def opened(name: str | None, runner: asyncio.Runner) -> Iterator[Engine]:
     info = opening.model(name)
     from slipstream.library import Engine as Library
 
-    stack = AsyncExitStack()
-
-    async def start() -> Engine:
-        engine = await stack.enter_async_context(Library(Settings(model=name), info))
-        await engine.wait_ready()
-        return engine
-
+    engine = Library(Settings(model=name), info)
     try:
-        yield runner.run(start())
+        runner.run(engine.wait_ready())
+        yield engine
     finally:
-        runner.run(stack.aclose())
+        if engine.state == "loading":
+            vanish(INTERRUPTED)
+        runner.run(engine.close(0))
 
 
 async def answer(engine: Engine, completion: Completion, *, keep: bool = False) -> str:

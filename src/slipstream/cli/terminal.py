@@ -56,6 +56,17 @@ def end(message: str, code: int) -> NoReturn:
     raise typer.Exit(code) from None
 
 
+def vanish(code: int) -> NoReturn:
+    """Ends the process at once, with `code`.
+
+    For a model that still loads: its thread cannot be stopped, and the interpreter's own way
+    out would tear it apart with a message of its own.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def complain(message: str) -> None:
     typer.echo(f"slipstream: {message}", err=True)
 

@@ -50,6 +50,7 @@ class Drawn:
     logprob: float | None = None
     top: tuple[Ranked, ...] = ()
     scored: tuple[Scored, ...] = ()  # the prompt's tokens, with the row's first draw
+    forced: bool = False  # it was certain and rides along: no draw was launched for it
     fault: Fault | None = None
 
 
@@ -77,7 +78,8 @@ class Backend(Protocol):
     def fork(self, row: Row, spec: RowSpec) -> Row:
         """As `open`, for a prompt equal to `row`'s: begins with all that `row` has computed.
 
-        `row` has drawn nothing and has at least one token pending; it stays as it is."""
+        `row` has drawn nothing, has a token pending and no launch in flight; it stays as it is.
+        Raises as `open` does."""
         ...
 
     def launch(self, plan: Sequence[Advance]) -> None:

@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 Message = Mapping[str, Any]
 """One chat message in the shape that chat templates read: role, content, tool_calls, ..."""
+
+
+class ToolMode(StrEnum):
+    NONE = "none"
+    AUTO = "auto"
+    REQUIRED = "required"
+    NAMED = "named"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolChoice:
+    """Whether tools may or must be called. `name` is set for NAMED only; `parallel` allows several
+    calls in one answer."""
+
+    mode: ToolMode = ToolMode.AUTO
+    name: str = ""
+    parallel: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +42,8 @@ class Completion:
     text: str | None = None
     ids: Sequence[int] | None = None
     prompt_param: str = "messages"  # the field that errors about the prompt name
-    tools: Sequence[Mapping[str, Any]] = ()
+    tools: Sequence[Mapping[str, Any]] = ()  # OpenAI's shape: {"type": "function", "function": ...}
+    tool_choice: ToolChoice = ToolChoice()
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     continue_final: bool = False  # the last message is an assistant's, to be continued
     sampling: Mapping[str, Any] = field(default_factory=dict)

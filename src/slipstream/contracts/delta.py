@@ -11,12 +11,26 @@ from slipstream.contracts.row import CancelReason, FinishReason, TokenEvent
 
 @dataclass(frozen=True, slots=True)
 class TextLogprob:
-    """A token as text: `text` may hold replacement characters, `raw` is exact."""
+    """A token as text: `text` may hold replacement characters, `raw` is exact.
+
+    `logprob` is None for a prompt's first token. A `silent` token adds nothing to the text."""
 
     text: str
     raw: bytes
-    logprob: float
+    logprob: float | None
     top: tuple[TextLogprob, ...] = ()
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDelta:
+    """A piece of one tool call. `id` and `name` come with its first piece and only then;
+    the `arguments` of all its pieces concatenate to one JSON object."""
+
+    index: int  # of the call within its answer, from 0
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +44,7 @@ class Delta:
     choice: int = 0
     text: str = ""
     reasoning: str = ""
+    calls: tuple[ToolDelta, ...] = ()
     tokens: int = 0
     logprobs: tuple[TextLogprob, ...] = ()
     finish: FinishReason | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from slipstream.contracts.backend import Memory
 from slipstream.contracts.placement import Placement
@@ -20,6 +21,18 @@ class Report:
     cached_tokens: int = 0
     rows_peak: int = 0  # most rows in its group while it ran, itself included
     seed: int = 0
+
+    @staticmethod
+    def overlapping(reports: Sequence[Report]) -> Report:
+        """Several that ran at once as one: the longest phases and the fullest group count, all
+        else is the first one's."""
+        return replace(
+            reports[0],
+            queue_ms=max(report.queue_ms for report in reports),
+            prefill_ms=max(report.prefill_ms for report in reports),
+            decode_ms=max(report.decode_ms for report in reports),
+            rows_peak=max(report.rows_peak for report in reports),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,11 @@ import itertools
 import math
 import threading
 from bisect import insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slipstream.contracts.clock import Clock
-from slipstream.contracts.errors import QueueFull
+from slipstream.contracts.errors import InvalidRequest, QueueFull
 from slipstream.contracts.limits import Limits
 from slipstream.contracts.placement import Lane
 from slipstream.contracts.report import LaneStats
@@ -79,17 +80,26 @@ class Admission:
         self._rejected = 0
         self._held_seconds = 0.0
 
-    def offer(self, spec: RowSpec) -> None:
-        """Lets `spec` wait for a place. Raises QueueFull, and then holds nothing of it."""
-        rank = self._clock.now() - AGING_SECONDS * spec.prompt.priority
+    def offer(self, specs: Sequence[RowSpec]) -> None:
+        """Lets the rows of one request, all on one lane, wait for places, or none of them.
+
+        Raises QueueFull, and InvalidRequest for more than can ever wait; then holds nothing."""
+        lane = self._lanes[specs[0].lane]
+        if len(specs) > lane.places + self._queue:
+            raise InvalidRequest(
+                f"{len(specs)} choices are more than can run ({lane.places}) and wait "
+                f"({self._queue}) here. Ask for fewer, or raise --batch or --queue.",
+                param="n",
+            )
+        rank = self._clock.now() - AGING_SECONDS * specs[0].prompt.priority
         with self._lock:
-            lane = self._lanes[spec.lane]
-            unserved = sum(each.unserved for each in self._lanes.values())
-            if len(lane.waiting) >= lane.free and unserved >= self._queue:
+            others = sum(each.unserved for each in self._lanes.values() if each is not lane)
+            if others + max(0, len(lane.waiting) + len(specs) - lane.free) > self._queue:
                 self._rejected += 1
-                raise self._full(lane)
-            insort(lane.waiting, Waiter(rank, next(self._orders), spec))
-            lane.submitted += 1
+                raise self._full(lane, len(specs))
+            for spec in specs:
+                insort(lane.waiting, Waiter(rank, next(self._orders), spec))
+            lane.submitted += len(specs)
 
     def withdraw(self, spec: RowSpec) -> bool:
         """Takes one waiter out. False when it no longer waits: then it belongs to the device."""
@@ -149,9 +159,9 @@ class Admission:
                 rejected=self._rejected,
             )
 
-    def _full(self, lane: LanePlaces) -> QueueFull:
-        """The refusal, with the seconds in which the queue ahead should have passed."""
-        rounds = (len(lane.waiting) + 1) / lane.places
+    def _full(self, lane: LanePlaces, rows: int) -> QueueFull:
+        """The refusal of `rows`, with the seconds in which the queue should let them in."""
+        rounds = (len(lane.waiting) + rows) / lane.places
         error = QueueFull(
             f"As many requests wait as may wait (--queue {self._queue}). Try again later."
         )

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from slipstream.contracts.clock import Clock
 from slipstream.contracts.errors import Fault
 from slipstream.contracts.limits import Limits
+from slipstream.contracts.placement import Lane
 from slipstream.contracts.report import EngineStats
 from slipstream.contracts.row import (
     CancelReason,
@@ -55,26 +57,39 @@ class Desk:
         self._placements: Counter[str] = Counter()
         self._finish: Counter[str] = Counter()
 
-    def submit(self, prompt: Prompt) -> Session:
-        """Places and queues. Takes `prompt`; when this raises, the caller still holds it.
+    def submit(self, prompts: Sequence[Prompt]) -> tuple[Session, ...]:
+        """Places and queues the choices of one request, all or none: a session for each.
 
-        Raises InvalidRequest for what cannot run here, QueueFull when too many wait."""
-        placement = place(prompt.needs, self._mailbox.snapshot.abilities)
+        `prompts` differ in seed and matcher only. Takes them; when this raises, the caller still
+        holds them. Raises InvalidRequest for what cannot run here, QueueFull when too many wait.
+        """
+        placement = place(prompts[0].needs, self._mailbox.snapshot.abilities)
         now = self._clock.now()
-        spec = RowSpec(
-            key=next(self._keys),
-            lane=placement.lane,
-            prompt=prompt,
-            deadline=now + self._limits.request_timeout,
+        specs = self._specs(prompts, placement.lane, now + self._limits.request_timeout)
+        self._admission.offer(specs)
+        sessions = tuple(
+            Session(spec, placement, submitted=now, outbox=self._limits.outbox, stop=self._stop)
+            for spec in specs
         )
-        self._admission.offer(spec)
-        session = Session(
-            spec, placement, submitted=now, outbox=self._limits.outbox, stop=self._stop
-        )
-        self._sessions[spec.key] = session
+        self._sessions.update({session.spec.key: session for session in sessions})
         self._placements.update(placement.reasons or ("none",))
         self._mailbox.post(Wake())
-        return session
+        return sessions
+
+    def _specs(self, prompts: Sequence[Prompt], lane: Lane, deadline: float) -> list[RowSpec]:
+        """A row for each choice; where they can share a prefill, the first one leads."""
+        keys = [next(self._keys) for _ in prompts]
+        leads = lane is Lane.GROUP and shares_prefill(prompts[0])
+        return [
+            RowSpec(
+                key=key,
+                lane=lane,
+                prompt=prompt,
+                deadline=deadline,
+                leader=keys[0] if leads and key != keys[0] else None,
+            )
+            for key, prompt in zip(keys, prompts, strict=True)
+        ]
 
     async def run(self, job: Job[T], name: str, *, idle: bool) -> T:
         """The result of `job`, or what it raised. Cancelling this ends the job between units."""
@@ -140,6 +155,12 @@ class Desk:
         if session.outcome is not None:
             del self._sessions[update.key]
             self._finish[named(session.outcome)] += 1
+
+
+def shares_prefill(prompt: Prompt) -> bool:
+    """Whether one row can fill `prompt` for others. The last token each computes itself, to draw;
+    and where the prompt's own tokens are scored, each needs all of them."""
+    return len(prompt.ids) > 1 and not prompt.prompt_logprobs
 
 
 def settle(settled: Settled) -> None:

@@ -147,7 +147,7 @@ class Driver:
     def _admit(self) -> None:
         for lane in Lane:
             while spec := self._admission.next(lane):
-                self._stepper.open(spec)
+                self._stepper.admit(spec)
 
     def _run_exclusive(self, work: Work) -> None:
         if not work.begun:

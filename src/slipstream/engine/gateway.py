@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import partial
 
@@ -78,12 +78,12 @@ class Gateway:
         """What the loaded model can do; the defaults before it is ready."""
         return self._mailbox.snapshot.abilities
 
-    def submit(self, prompt: Prompt) -> Session:
-        """Places and queues a request. Takes `prompt`; when this raises, the caller holds it.
+    def submit(self, prompts: Sequence[Prompt]) -> tuple[Session, ...]:
+        """Places and queues the choices of one request, all or none; see Desk.submit.
 
         Raises InvalidRequest, QueueFull, or Unavailable while loading and draining."""
         self._refuse_unless_ready()
-        return self._desk.submit(prompt)
+        return self._desk.submit(prompts)
 
     async def run_exclusive(self, job: Job[T], name: str) -> T:
         """Runs `job` on the device thread while all rows rest; FIFO among its like.

@@ -12,15 +12,16 @@ from slipstream.engine.mailbox import Progress, Update
 
 @dataclass(slots=True, kw_only=True)
 class Live:
-    """A row from its acceptance to its end, owned by the driver.
+    """A row from its place to its end, owned by the driver.
 
+    `row` is None while another choice of the request fills the prompt for this one too.
     `launched` runs ahead of `tokens` by the draws that are not read yet.
     `suspect`: it was in a forward that failed, and has not yet drawn a token alone since.
     """
 
     spec: RowSpec
-    row: Row
     admitted: float
+    row: Row | None = None
     launched: int = 0
     tokens: list[int] = field(default_factory=list)
     suspect: bool = False
@@ -31,6 +32,16 @@ class Live:
     _events: list[TokenEvent] = field(default_factory=list)
 
     @property
+    def family(self) -> int:
+        """The same for all choices of a request that may share a prefill."""
+        return self.spec.key if self.spec.leader is None else self.spec.leader
+
+    @property
+    def fills(self) -> bool:
+        """Has drawn nothing yet, so that others may begin with what it has computed."""
+        return self.row is not None and not self.suspect and self.launched == 0
+
+    @property
     def ready(self) -> bool:
         """May advance among others."""
         return not self.suspect and self.launched < self.spec.prompt.max_tokens
@@ -39,6 +50,7 @@ class Live:
         """Books a drawn token, and says whether it was the last one."""
         prompt = self.spec.prompt
         self.tokens.append(drawn.token)
+        self.launched += drawn.forced
         self.suspect = False
         self.first = now if self.first is None else self.first
         self.last = now
@@ -59,7 +71,7 @@ class Live:
             admitted=self.admitted,
             first=self.first,
             last=self.last,
-            cached=self.row.cached,
+            cached=self.row.cached if self.row else 0,
             rows_peak=self.rows_peak,
         )
         return Update(key=self.spec.key, progress=progress, events=events, outcome=outcome)

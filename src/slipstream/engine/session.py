@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from slipstream.contracts.errors import Cancelled
+from slipstream.contracts.errors import Cancelled, OutOfTime
 from slipstream.contracts.placement import Placement
 from slipstream.contracts.report import Report
 from slipstream.contracts.row import CancelReason, Failed, Outcome, RowSpec, Stopped, TokenEvent
@@ -57,7 +57,7 @@ class Session:
             case Failed(error):
                 raise error
             case Stopped(reason) if reason is not CancelReason.STOP_STRING:
-                raise Cancelled(reason, self._explain(reason))
+                raise self._cancelled(reason)
 
     def cancel(self, reason: CancelReason) -> None:
         """Ends it from outside, within one turn. The first reason stays; later ones are void."""
@@ -95,19 +95,29 @@ class Session:
             seed=prompt.sampling.seed,
         )
 
+    def _cancelled(self, reason: CancelReason) -> Cancelled:
+        if reason is CancelReason.DEADLINE:
+            return self._late()
+        return Cancelled(reason, self._explain(reason))
+
+    def _late(self) -> Cancelled:
+        """Another try can help a request that mostly waited, and not one that mostly ran."""
+        seconds, admitted = self.spec.deadline - self._submitted, self.progress.admitted
+        waited = seconds if admitted is None else admitted - self._submitted
+        if waited > seconds / 2:
+            return Cancelled(
+                CancelReason.DEADLINE,
+                f"The request waited in the queue for {waited:.3g} of its {seconds:g} s. "
+                "Try again later, or raise --batch or --request-timeout.",
+            )
+        return OutOfTime(
+            CancelReason.DEADLINE,
+            f"The request was not done within {seconds:g} s. "
+            "Ask for fewer tokens, or raise --request-timeout.",
+        )
+
     def _explain(self, reason: CancelReason) -> str:
-        seconds = self.spec.deadline - self._submitted
         match reason:
-            case CancelReason.DEADLINE if self.progress.admitted is None:
-                return (
-                    f"The request waited in the queue for all of its {seconds:g} s. "
-                    "Try again later, or raise --batch or --request-timeout."
-                )
-            case CancelReason.DEADLINE:
-                return (
-                    f"The request was not done within {seconds:g} s. "
-                    "Ask for fewer tokens, or raise --request-timeout."
-                )
             case CancelReason.SLOW_READER:
                 return (
                     f"More than {self._outbox} tokens were waiting to be read. "

@@ -7,9 +7,10 @@ not know.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
-from slipstream.contracts.backend import Advance, Backend, Drawn
+from slipstream.contracts.backend import Advance, Backend, Drawn, Row
 from slipstream.contracts.clock import Clock
 from slipstream.contracts.errors import Fault
 from slipstream.contracts.limits import Limits
@@ -54,23 +55,16 @@ class Stepper:
     def find(self, key: int) -> Live | None:
         return self._rows.get(key)
 
-    def open(self, spec: RowSpec) -> None:
-        """Takes `spec`, which holds a place, and makes its row or ends it."""
-        now = self._clock.now()
-        try:
-            row = guarded(open_fault, self._backend.open, spec)
-        except Fault as fault:
-            log.warning("a row did not open: %s", fault)
-            self._admission.leave(spec.lane, 0.0)
-            self.refuse(spec, Failed(fault), Progress(admitted=now))
-        else:
-            self._rows[spec.key] = Live(spec=spec, row=row, admitted=now)
+    def admit(self, spec: RowSpec) -> None:
+        """Takes `spec`, which holds a place; `step` makes its row."""
+        self._rows[spec.key] = Live(spec=spec, admitted=self._clock.now())
 
     def step(self) -> None:
-        """Starts one forward per lane, then reads those of the turn before."""
-        ready = [live.row for live in self._rows.values() if live.ready]
+        """Makes rows, starts one forward per lane, then reads those of the turn before."""
+        leading = self._open()
+        ready = [live.row for live in self._rows.values() if live.row and live.ready]
         running = any(live.launched for live in self._rows.values())
-        moves = self._planner.plan(ready, running)
+        moves = self._planner.plan(ready, running, leading)
         lanes = [[move for move in moves if move.row.spec.lane is lane] for lane in Lane]
         plans = [plan for plan in lanes if plan]
         if all(self._launch(plan) for plan in plans):
@@ -79,7 +73,7 @@ class Stepper:
     def retry(self) -> None:
         """Advances the first suspect with nothing else in flight: a fault now is its own."""
         live = next((live for live in self._rows.values() if live.suspect), None)
-        if live is None:
+        if live is None or live.row is None:
             return
         self._collect(keep=0)
         plan = self._planner.plan([live.row], running=len(self._rows) > 1)
@@ -106,6 +100,8 @@ class Stepper:
         del self._rows[live.spec.key]
         self._endings.append(live.update(outcome))
         self._admission.leave(live.spec.lane, self._clock.now() - live.admitted)
+        if live.row is None:
+            return
         try:
             guarded(forward_fault, self._backend.release, live.row)
         except Fault:
@@ -127,6 +123,36 @@ class Stepper:
         for live in before:  # none of them was in flight, so all are still there
             self.end(live, Failed(fault))
         self._distrust(self.living, fault)
+
+    def _open(self) -> set[int]:
+        """Makes the rows of newcomers. A choice whose request has a row that still fills waits for
+        it, and then forks it. Returns the keys of rows that are waited for."""
+        leading = set()
+        for live in [live for live in self._rows.values() if live.row is None]:
+            source = self._source(live.family)
+            if source is None:
+                self._make(live, partial(self._backend.open, live.spec))
+            elif source.pending == 1 and not self._flies(source):
+                self._make(live, partial(self._backend.fork, source, live.spec))
+            else:
+                leading.add(source.spec.key)
+        return leading
+
+    def _source(self, family: int) -> Row | None:
+        """The row that fills the prompt of all choices of `family`, if there is one now."""
+        lives = (live for live in self._rows.values() if live.family == family and live.fills)
+        return next((live.row for live in lives), None)
+
+    def _flies(self, row: Row) -> bool:
+        return any(move.row is row for flight in self._flights for move in flight.plan)
+
+    def _make(self, live: Live, make: Callable[[], Row]) -> None:
+        """Gives `live` its row, or ends it."""
+        try:
+            live.row = guarded(open_fault, make)
+        except Fault as fault:
+            log.warning("a row did not open: %s", fault)
+            self.end(live, Failed(fault))
 
     def _launch(self, plan: Sequence[Advance]) -> bool:
         """Starts one forward. False when it failed: then nothing is in flight any more."""
@@ -175,7 +201,7 @@ class Stepper:
                 continue
             if not live.tokens:
                 self.prompt_tokens += len(live.spec.prompt.ids)
-                self.cached_tokens += live.row.cached
+                self.cached_tokens += drawn.row.cached
             self.generated_tokens += 1
             if finish := live.take(drawn, now):
                 self.end(live, Finished(finish))
@@ -184,7 +210,7 @@ class Stepper:
         """Makes suspects of rows whose forward failed: each must draw a token alone first."""
         log.warning("a forward failed, its rows are retried one by one: %s", fault)
         for live in tainted:
-            if live.suspect or live.spec.key not in self._rows:
+            if live.row is None or live.suspect or live.spec.key not in self._rows:
                 continue
             live.suspect = True
             live.launched = len(live.tokens)

@@ -6,7 +6,7 @@ Words between the protocol files and `generation`; they know neither routes nor 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from slipstream.contracts.completion import Completion
@@ -40,21 +40,15 @@ class Account:
 
     @classmethod
     def of(cls, prompts: Sequence[int], reports: Sequence[Report], tally: Tally) -> Account:
-        """`prompts` are token counts. Phases of several prompts overlap: the longest counts."""
-        first = reports[0]
+        """`prompts` are token counts, and `reports` one for each."""
         return cls(
             prompt_tokens=sum(prompts),
             completion_tokens=tally.completion,
             reasoning_tokens=tally.reasoning,
-            report=Report(
-                placement=first.placement,
-                queue_ms=max(report.queue_ms for report in reports),
-                prefill_ms=max(report.prefill_ms for report in reports),
-                decode_ms=max(report.decode_ms for report in reports),
+            report=replace(
+                Report.overlapping(reports),
                 prompt_tokens=sum(prompts),
                 cached_tokens=sum(report.cached_tokens for report in reports),
-                rows_peak=max(report.rows_peak for report in reports),
-                seed=first.seed,
             ),
         )
 

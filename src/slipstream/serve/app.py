@@ -36,7 +36,7 @@ class App:
             engine,
             names,
             strict=settings.strict,
-            prompts_max=settings.batch + settings.queue,
+            rows_max=settings.batch + settings.queue,
             keep_alive=keep_alive,
         )
         queries = Queries(

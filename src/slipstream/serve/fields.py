@@ -40,13 +40,11 @@ NOT_YET: Mapping[str, str] = MappingProxyType(
         "guided_choice": "constrained output is not built in yet",
         "guided_grammar": "constrained output is not built in yet",
         "structured_outputs": "constrained output is not built in yet",
-        "n": "only one choice a request is built in yet",
         "adapter": "adapters are not built in yet",
         "draft": "only false is built in yet",
-        "echo": "echoing the prompt is not built in yet",
     }
 )
-NEUTRAL: Mapping[str, object] = MappingProxyType({"n": 1, "response_format": {"type": "text"}})
+NEUTRAL: Mapping[str, object] = MappingProxyType({"response_format": {"type": "text"}})
 
 SERVICE_TIERS: Mapping[str, int] = MappingProxyType({"flex": -1, "priority": 1})
 
@@ -62,7 +60,7 @@ class Context:
     request_id: str
     names: ServedNames
     strict: bool
-    prompts_max: int  # prompts in one request; more could never be queued
+    rows_max: int  # prompts of one request times its choices; more could never be queued
 
 
 class StreamOptions(msgspec.Struct):
@@ -138,6 +136,7 @@ def convert(body: Object, kind: type[Known]) -> Known:
         param = re.sub(r"^(key in )?`\$\.?|\[\.\.\.\]|`$", "", where)
         if missing := re.search("required field `(.+)`", what):
             param = ".".join(filter(None, (param, missing[1])))
+            raise InvalidRequest(f"{param} is missing.", param=param) from error
         raise InvalidRequest(f"{param}: {what}.", param=param) from error
 
 

@@ -49,13 +49,13 @@ class Generations:
         names: ServedNames,
         *,
         strict: bool,
-        prompts_max: int,
+        rows_max: int,
         keep_alive: float,
     ) -> None:
         self._engine = engine
         self._names = names
         self._strict = strict
-        self._prompts_max = prompts_max
+        self._rows_max = rows_max
         self._keep_alive = keep_alive
         self._live: set[Running] = set()
 
@@ -69,7 +69,7 @@ class Generations:
                 request_id=scope["state"]["request_id"],
                 names=self._names,
                 strict=self._strict,
-                prompts_max=self._prompts_max,
+                rows_max=self._rows_max,
             )
             parsed = parse(body, context)
             runnings = await self._submit(parsed.completions, receive)

@@ -27,7 +27,13 @@ def parse(body: Object, context: Context) -> Parsed:
     request = fields.typed(body, TextRequest)
     if request.best_of is not None and not request.best_of == (request.n or 1) == 1:
         raise InvalidRequest("best_of is refused, but for 1; send n.", param="best_of")
-    sources = prompts(request.prompt, context.prompts_max)
+    sources = prompts(request.prompt, context.rows_max)
+    if len(sources) * (request.n or 1) > context.rows_max:
+        raise InvalidRequest(
+            f"{len(sources)} prompts with n={request.n or 1} are more answers than can run or "
+            f"wait; at most {context.rows_max} can.",
+            param="n",
+        )
     shared = fields.shared(body, request, context)
     shared |= {
         "prompt_param": "prompt",
@@ -116,7 +122,7 @@ class TextWriter:
         if not (delta.text or delta.logprobs or delta.finish):
             return []
         logprobs = columns(delta.logprobs, self._offset) if delta.logprobs else None
-        self._offset += sum(characters(one.raw) for one in delta.logprobs)
+        self._offset += sum(map(characters, delta.logprobs))
         return [choice(self._index, delta.text, logprobs, delta.finish)]
 
 
@@ -129,18 +135,26 @@ def columns(logprobs: Sequence[TextLogprob], offset: int) -> Mapping[str, Any]:
     offsets = []
     for one in logprobs:
         offsets.append(offset)
-        offset += characters(one.raw)
+        offset += characters(one)
     return {
         "tokens": [name(one) for one in logprobs],
         "token_logprobs": [one.logprob for one in logprobs],
-        "top_logprobs": [{name(top): top.logprob for top in one.top} for one in logprobs],
+        "top_logprobs": [alternatives(one) for one in logprobs],
         "text_offset": offsets,
     }
 
 
-def characters(raw: bytes) -> int:
-    """How many characters begin in these UTF-8 bytes."""
-    return sum(byte & 0xC0 != 0x80 for byte in raw)
+def alternatives(one: TextLogprob) -> Mapping[str, float | None] | None:
+    """The top tokens and the chosen one; null for a prompt's first token, which nobody chose.
+    Of tokens that are written alike, the likeliest counts."""
+    if one.logprob is None:
+        return None
+    return {name(top): top.logprob for top in (one, *reversed(one.top))}
+
+
+def characters(one: TextLogprob) -> int:
+    """How many characters begin in the token's UTF-8 bytes."""
+    return 0 if one.silent else sum(byte & 0xC0 != 0x80 for byte in one.raw)
 
 
 def name(one: TextLogprob) -> str:

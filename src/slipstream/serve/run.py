@@ -56,7 +56,7 @@ async def serve(
             announce(f"Listening on {address}")
             code = await until_stopped(engine, serving, loading, asked, announce, address)
             server.should_exit = True
-            await close(engine, app, settings.limits.drain_timeout, asked)
+            await close(engine, app, settings.limits.drain_timeout, asked, announce)
             await finish(server, serving)
     finally:
         loading.cancel()
@@ -88,10 +88,19 @@ async def until_stopped(
         stop.cancel()
 
 
-async def close(engine: Engine, app: App, drain: float, asked: asyncio.Queue[int]) -> None:
+async def close(
+    engine: Engine,
+    app: App,
+    drain: float,
+    asked: asyncio.Queue[int],
+    announce: Callable[[str], None],
+) -> None:
     """Gives what runs `drain` seconds; a second signal cuts that short."""
     if engine.state == "loading":
         return  # nothing runs, and the rest of the load may take minutes
+    stats = engine.stats()
+    if running := stats.group.active + stats.solo.active:
+        announce(f"Stopping: {running} running requests get {drain:g} s; Ctrl-C ends them now.")
     closing = asyncio.create_task(engine.close(drain))
     again = asyncio.create_task(asked.get())
     await asyncio.wait({closing, again}, return_when=asyncio.FIRST_COMPLETED)

@@ -5,6 +5,7 @@ It does not compile anything: whether a schema or grammar is sound is found by t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Protocol
 
@@ -19,6 +20,8 @@ Filled = Annotated[str, Meta(min_length=1)]
 Choices = Annotated[list[Filled], Meta(min_length=1)]
 Schema = Filled | dict[str, Any]
 
+GBNF_RULE = re.compile(r"^\s*[\w-]+\s*::=", re.MULTILINE)
+
 
 class JsonSchema(msgspec.Struct):
     schema: dict[str, Any]
@@ -28,8 +31,11 @@ class JsonSchema(msgspec.Struct):
 
 
 class ResponseFormat(msgspec.Struct):
+    """OpenAI's form, and the `schema` beside json_object that llama.cpp and others take."""
+
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
+    schema: dict[str, Any] | None = None
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
@@ -80,14 +86,22 @@ def every(request: Asking) -> Iterator[GrammarText]:
 
 
 def formatted(wanted: ResponseFormat) -> Iterator[GrammarText]:
-    if wanted.type == "json_object":
-        yield GrammarText("json_object", "", "response_format")
-    elif wanted.type == "json_schema":
-        if wanted.json_schema is None:
-            raise InvalidRequest(
-                "response_format.json_schema is missing.", param="response_format.json_schema"
-            )
-        yield schema_text(wanted.json_schema.schema, "response_format")
+    name = "response_format"
+    match wanted:
+        case ResponseFormat("text", None, None):
+            return
+        case ResponseFormat("json_object", None, None):
+            yield GrammarText("json_object", "", name)
+        case ResponseFormat("json_object", None, dict(schema)):
+            yield schema_text(schema, name)
+        case ResponseFormat("json_schema", JsonSchema(schema=schema), None):
+            yield schema_text(schema, name)
+        case ResponseFormat("json_schema", None, _):
+            where = f"{name}.json_schema"
+            raise InvalidRequest(f"{where} is missing.", param=where)
+        case _:
+            where = f"{name}.schema" if wanted.schema is not None else f"{name}.json_schema"
+            raise InvalidRequest(f"{where} does not go with type {wanted.type}.", param=where)
 
 
 def structured(wanted: StructuredOutputs) -> GrammarText:
@@ -127,5 +141,5 @@ def choice_text(choices: Choices, param: str) -> GrammarText:
 
 
 def grammar_text(text: str, param: str) -> GrammarText:
-    """GBNF is told from Lark by its sign of definition."""
-    return GrammarText("gbnf" if "::=" in text else "lark", text, param)
+    """GBNF is told from Lark by the first rule's sign of definition."""
+    return GrammarText("gbnf" if GBNF_RULE.search(text) else "lark", text, param)

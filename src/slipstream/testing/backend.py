@@ -19,7 +19,7 @@ VOCAB_SIZE = 97
 WORD = (1 << 64) - 1
 
 Fault = Callable[[str, Sequence[RowSpec]], Exception | None]
-"""What to raise at a moment (open, launch, collect, draw, rewind, park) with these rows."""
+"""What to raise at a moment (open, fork, launch, collect, draw, rewind, park) with these rows."""
 
 
 def mix(state: int, value: int) -> int:
@@ -102,6 +102,7 @@ class FakeBackend:
         self.closed = False
         self.breaches: list[str] = []
         self.opened: list[int] = []  # keys, in order
+        self.forks: dict[int, int] = {}  # key -> that of the row it began with
         self.plans: list[dict[int, int]] = []  # of every launch: key -> tokens
         self._fault = fault
         self._clock = clock
@@ -118,11 +119,23 @@ class FakeBackend:
     def open(self, spec: RowSpec) -> Row:
         self._enter()
         self._may_fail("open", [spec])
-        self._rule(spec.key not in self._rows, f"row {spec.key} was opened twice")
-        row = FakeRow(spec, list(spec.prompt.ids))
-        self._rows[spec.key] = row
         self.opened.append(spec.key)
-        return row
+        return self._new(FakeRow(spec, list(spec.prompt.ids)))
+
+    def fork(self, row: Row, spec: RowSpec) -> Row:
+        self._enter()
+        source = self._mine(row)
+        key = row.spec.key
+        flying = any(source is mine for flight in self._flights for mine, _ in flight.moves)
+        self._rule(not source.tainted, f"row {key} was forked tainted")
+        self._rule(not flying, f"row {key} was forked in flight")
+        drawn = len(source.known) - len(source.spec.prompt.ids)
+        self._rule(drawn == 0 and source.pending > 0, f"row {key} was forked after a draw")
+        self._rule(spec.prompt.ids == source.spec.prompt.ids, f"row {key} has another prompt")
+        self._may_fail("fork", [spec])
+        self.forks[spec.key] = key
+        computed = source.computed
+        return self._new(FakeRow(spec, list(source.known), computed, source.state, cached=computed))
 
     def launch(self, plan: Sequence[Advance]) -> None:
         self._enter()
@@ -197,6 +210,12 @@ class FakeBackend:
         self._enter()
         self._rule(not self._rows, "closed with live rows")
         self.closed = True
+
+    def _new(self, row: FakeRow) -> FakeRow:
+        key = row.spec.key
+        self._rule(key not in self._rows, f"row {key} was opened twice")
+        self._rows[key] = row
+        return row
 
     def _drawn(self, row: FakeRow, token: int) -> Drawn:
         fault = self._fault("draw", [row.spec])

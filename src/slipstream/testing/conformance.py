@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from slipstream.contracts.backend import Advance, Backend, Drawn, Row
 from slipstream.contracts.placement import Lane
@@ -30,6 +31,8 @@ def check_backend(backend: Backend, prompts: Sequence[Prompt]) -> None:
     rewind_forgets_unread_draws(bench, prompts[0])
     released_rows_draw_nothing(bench, prompts[0])
     parking_changes_nothing(bench, prompts[0])
+    forks_draw_what_they_would_draw_alone(bench, prompts[0])
+    forks_and_their_sources_do_not_feel_each_other(bench, prompts[0])
     if backend.abilities.obstacle is None:
         neighbours_change_nothing(bench, prompts)
     assert not backend.collect(0), "with nothing in flight there is nothing to read"
@@ -50,6 +53,19 @@ class Bench:
         assert 0 <= row.cached < len(prompt.ids), "at least one prompt token is computed"
         assert row.pending == len(prompt.ids) - row.cached, "the unread prompt is pending"
         return row
+
+    def fork(self, row: Row, prompt: Prompt) -> Row:
+        before = row.pending
+        made = self.backend.fork(row, replace(row.spec, key=next(self._keys), prompt=prompt))
+        assert (made.pending, row.pending) == (before, before), "a fork begins where its source is"
+        assert made.cached == len(row.spec.prompt.ids) - before, "what it did not compute is cached"
+        return made
+
+    def compute(self, row: Row, leaving: int) -> None:
+        """Reads the prompt but for its last tokens."""
+        while row.pending > leaving:
+            self.backend.launch([Advance(row, 1)])
+        assert not self.backend.collect(0), "a row with pending tokens draws nothing"
 
     def fill(self, *rows: Row) -> None:
         self.backend.launch([Advance(row, row.pending) for row in rows])
@@ -146,6 +162,36 @@ def parking_changes_nothing(bench: Bench, prompt: Prompt) -> None:
         bench.backend.park()
     assert tokens == bench.alone(prompt), "a parked row draws on as if nothing had been"
     bench.backend.release(row)
+
+
+def forks_draw_what_they_would_draw_alone(bench: Bench, prompt: Prompt) -> None:
+    expected = bench.alone(prompt)
+    source = bench.open(prompt)
+    bench.compute(source, leaving=1)
+    for row in (bench.fork(source, prompt), bench.fork(source, prompt), source):
+        tokens = [drawn.token for _ in range(STEPS) for drawn in sound(bench.step(row))]
+        assert tokens == expected, "a fork and its source draw what they draw alone"
+        bench.backend.release(row)
+
+
+def forks_and_their_sources_do_not_feel_each_other(bench: Bench, prompt: Prompt) -> None:
+    """They draw different tokens by turns, and the source leaves first."""
+    seeds = [replace(prompt.sampling, temperature=1.0, seed=seed) for seed in range(3)]
+    prompts = [replace(prompt, sampling=sampling) for sampling in seeds]
+    expected = [bench.alone(one) for one in prompts]
+    source = bench.open(prompts[0])
+    bench.compute(source, leaving=2)
+    rows = [source, *(bench.fork(source, one) for one in prompts[1:])]
+    found: list[list[int]] = [[] for _ in rows]
+    for step in range(STEPS):
+        for tokens, row in zip(found, rows, strict=True):
+            if row is not source or step < 2:
+                tokens += [drawn.token for drawn in sound(bench.step(row))]
+        if step == 1:
+            bench.backend.release(source)
+    assert found == [expected[0][:2], *expected[1:]], "a fork draws what it draws alone"
+    for row in rows[1:]:
+        bench.backend.release(row)
 
 
 def neighbours_change_nothing(bench: Bench, prompts: Sequence[Prompt]) -> None:

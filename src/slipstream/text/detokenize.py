@@ -30,8 +30,12 @@ class Detokenizer:
         """The exact bytes of `token` if it came next; those of a silent one too."""
         return self._tokenizer.token_bytes(token, self._first)
 
+    def silent(self, token: int) -> bool:
+        """Whether `token` adds nothing to the text."""
+        return token in self._silent
+
     def push(self, token: int) -> str:
-        if token in self._silent:
+        if self.silent(token):
             return ""
         raw = self.raw(token)
         self._first = False

@@ -23,7 +23,7 @@ from slipstream.text.tokenizer import Tokenizer
 
 KEPT = 64  # compiled grammars
 MOST_WAITING = 32  # grammars not yet compiled
-LONGEST_WAIT = 10.0  # seconds that one request waits for its grammar
+PATIENCE = 10.0  # seconds that one request waits for its grammar
 THREADS = 2  # for compiling, and as many for masks: they take turns with the device's own
 LONGEST_REASON = 400  # characters
 SILENT = 0
@@ -60,13 +60,22 @@ class GrammarCompiler:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, eos_ids: Iterable[int], vocab_size: int, kept: int = KEPT
+        self,
+        tokenizer: Tokenizer,
+        eos_ids: Iterable[int],
+        vocab_size: int,
+        *,
+        kept: int = KEPT,
+        most_waiting: int = MOST_WAITING,
+        patience: float = PATIENCE,
     ) -> None:
         """`eos_ids`: the model's ends, the one to be forced first. `vocab_size`: of its logits."""
         self._tokenizer = tokenizer
         self._eos_ids = list(eos_ids)
         self._size = max(vocab_size, tokenizer.vocab_size)
         self._kept = kept
+        self._most_waiting = most_waiting
+        self._patience = patience
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, str], Future[Compiled]] = OrderedDict()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="grammar")
@@ -79,7 +88,7 @@ class GrammarCompiler:
         Cancelling the caller leaves the compilation to whoever else waits for it."""
         future = self.start(grammar)
         try:
-            async with asyncio.timeout(LONGEST_WAIT):
+            async with asyncio.timeout(self._patience):
                 return await asyncio.shield(asyncio.wrap_future(future))
         except InvalidRequest as error:
             raise InvalidRequest(
@@ -87,7 +96,7 @@ class GrammarCompiler:
             ) from error
         except TimeoutError as error:
             raise InvalidRequest(
-                f"{grammar.param} took longer than {LONGEST_WAIT:g} s to compile; make it smaller.",
+                f"{grammar.param} took longer than {self._patience:g} s to compile; shorten it.",
                 param=grammar.param,
             ) from error
 
@@ -100,7 +109,7 @@ class GrammarCompiler:
                 self._known.move_to_end(key)
                 return found
             waiting = sum(not future.done() for future in self._known.values())
-            if waiting >= MOST_WAITING:
+            if waiting >= self._most_waiting:
                 raise QueueFull(f"{waiting} grammars wait to be compiled; try again soon.")
             self._forget_oldest()
             future = self._known[key] = self._threads.submit(self._build, grammar)

@@ -11,7 +11,7 @@ import re
 from types import MappingProxyType
 from typing import Any
 
-from llguidance import LLMatcher
+from llguidance import LLMatcher, regex_to_lark
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from slipstream.contracts.completion import GrammarText
@@ -34,10 +34,11 @@ JSON_STYLE = MappingProxyType(
         "lenient": False,
     }
 )
+ASCII_DIGITS = "d"  # what \d means; to llguidance it would be the digits of all scripts
 ANY_OBJECT = '{"type": "object"}'
 
 GBNF_PART = re.compile(
-    r'(?P<text>"(?:\\.|[^"\\])*")|(?P<set>\[(?:\\.|[^\]\\])*\])|(?P<note>#.*)|(?P<any>\.)',
+    r'(?P<text>"(?:\\.|[^"\\])*")|(?P<set>\[(?:\\.|[^\]\\])*\])|(?P<note>#[^\n]*)|(?P<any>\.)',
     re.DOTALL,
 )
 WIDE_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
@@ -60,13 +61,15 @@ def translate(grammar: GrammarText) -> str:
             check_schema(text)
             return from_schema(text)
         case "regex":
-            return LLMatcher.grammar_from_regex(text)
+            return from_pattern(text)
         case "choice":
             return from_choices(text)
         case "gbnf":
-            return from_lark(from_gbnf(text))
+            check_parts(text)
+            return LLMatcher.grammar_from_lark(from_gbnf(text))
         case "lark":
-            return from_lark(text)
+            check_parts(text)
+            return LLMatcher.grammar_from_lark(text)
     raise InvalidRequest(f"there is no grammar of the kind {grammar.kind!r}")
 
 
@@ -78,18 +81,24 @@ def from_schema(schema: str) -> str:
         raise InvalidRequest(str(error)) from error
 
 
+def from_pattern(pattern: str) -> str:
+    if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+        raise InvalidRequest("the pattern ends in a lone backslash")
+    return LLMatcher.grammar_from_lark(f"start: /{regex_to_lark(pattern, ASCII_DIGITS)}/")
+
+
 def from_choices(listed: str) -> str:
-    literals = (json.dumps(choice, ensure_ascii=False) for choice in json.loads(listed))
+    literals = map(json.dumps, json.loads(listed))  # Lark writes texts as JSON does
     return LLMatcher.grammar_from_lark("start: " + " | ".join(literals))
 
 
-def from_lark(grammar: str) -> str:
+def check_parts(grammar: str) -> None:
+    """Raises InvalidRequest when a grammar could nest too deep."""
     parts = sum(grammar.count(sign) for sign in ":([{")
     if parts > MOST_PARTS:
         raise InvalidRequest(
             f"it has {parts} rules, groups and classes; {MOST_PARTS} are the most that are taken"
         )
-    return LLMatcher.grammar_from_lark(grammar)
 
 
 def from_gbnf(grammar: str) -> str:

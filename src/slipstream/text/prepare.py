@@ -17,6 +17,7 @@ from slipstream.contracts.placement import Lane, Needs
 from slipstream.contracts.row import Prompt
 from slipstream.contracts.sampling import SEED_BITS, Sampling, check_range
 from slipstream.text.detokenize import Detokenizer
+from slipstream.text.echo import Echo
 from slipstream.text.grammar import Compiled, GrammarCompiler
 from slipstream.text.sink import Sink
 from slipstream.text.stops import Stops
@@ -40,7 +41,7 @@ class Prepared:
     choices: int
     tokenizer: Tokenizer
     continues: bool  # the answer goes on in the middle of a text
-    echo: str  # the prompt's text, when it is to come out first
+    echo: Echo | None  # the prompt, when it is to come out first
 
     def for_choice(self, choice: int) -> Prompt:
         """The prompt of choice `choice` from 0 on: the same, with a seed and a matcher of its
@@ -57,7 +58,7 @@ class Prepared:
             Stops(self.stop),
             stop_ids=self.prompt.stop_ids,
             choice=choice,
-            lead=self.echo,
+            echo=self.echo,
         )
 
 
@@ -152,7 +153,7 @@ class Preparer:
             choices=completion.choices,
             tokenizer=self._tokenizer,
             continues=completion.messages is None or completion.continue_final,
-            echo=self._echo(completion, ids),
+            echo=self._echo(completion, ids) if completion.echo else None,
         )
 
     def ids(self, completion: Completion) -> tuple[int, ...]:
@@ -216,10 +217,9 @@ class Preparer:
                     param=param,
                 )
 
-    def _echo(self, completion: Completion, ids: Sequence[int]) -> str:
-        if not completion.echo:
-            return ""
-        return self._tokenizer.decode(ids) if completion.text is None else completion.text
+    def _echo(self, completion: Completion, ids: Sequence[int]) -> Echo:
+        text = self._tokenizer.decode(ids) if completion.text is None else completion.text
+        return Echo(text, self._tokenizer)
 
 
 def _checked_stops(stop: tuple[str, ...]) -> tuple[str, ...]:

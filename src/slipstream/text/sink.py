@@ -5,14 +5,16 @@ Every text stage has one shape, `push` and `flush`. It does not know lanes, APIs
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slipstream.contracts.delta import Delta, TextLogprob, TokenSource
 from slipstream.contracts.errors import RowFault
 from slipstream.contracts.row import CancelReason, FinishReason, TokenEvent
 from slipstream.text.detokenize import Detokenizer
+from slipstream.text.echo import Echo, named
 from slipstream.text.stops import Stops
 
 
@@ -30,8 +32,9 @@ class Sink:
 
     Log-probabilities come out with the last of their token's text; when a stop string matches,
     those of tokens that begin before it come out, so that the entries always cover the text. A
-    token of `stop_ids` that ends the row is counted, but has neither text nor log-probability.
-    `lead` is text that comes out before the first token's.
+    token of `stop_ids` that ends the row is counted, but has neither text nor log-probability;
+    yet where the prompt's tokens have theirs (`echo`), so has it: every token, as who evaluates a
+    model counts them. `echo` comes out before the first token's text.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class Sink:
         *,
         stop_ids: Collection[int] = (),
         choice: int = 0,
-        lead: str = "",
+        echo: Echo | None = None,
     ) -> None:
         self.finish: FinishReason | None = None
         self._detokenizer = detokenizer
@@ -51,7 +54,9 @@ class Sink:
         self._waiting: deque[Waiting] = deque()
         self._seen = 0  # characters out of the detokenizer
         self._out = 0  # characters out of the last stage
-        self._text = [lead]
+        self._echo = echo
+        self._scored = False  # the prompt's tokens have entries
+        self._text = [echo.text] if echo else []
         self._entries: list[TextLogprob] = []
         self._tokens = 0
 
@@ -73,8 +78,12 @@ class Sink:
 
     def _take(self, event: TokenEvent) -> None:
         self._tokens += 1
-        silent_end = event.finish is FinishReason.STOP and event.token in self._stop_ids
-        if not silent_end:
+        if self._echo is not None and event.scored:
+            self._scored = True
+            self._entries += self._echo.entries(event.scored)
+        if event.finish is FinishReason.STOP and event.token in self._stop_ids:
+            self._read_end(event)
+        else:
             self._read(event)
         if event.finish is not None and not self._stops.matched:
             self._end()
@@ -89,6 +98,12 @@ class Sink:
         if entry is not None:
             self._waiting.append(Waiting(start, self._seen, entry))
         self._show(self._stops.push(text))
+
+    def _read_end(self, event: TokenEvent) -> None:
+        """A token that ends the row has no text."""
+        entry = self._entry(event)
+        if self._scored and entry is not None:
+            self._waiting.append(Waiting(self._seen, self._seen, replace(entry, silent=True)))
 
     def _end(self) -> None:
         """Lets every stage give what it still holds, first to last."""
@@ -112,12 +127,10 @@ class Sink:
     def _entry(self, event: TokenEvent) -> TextLogprob | None:
         if event.logprob is None:
             return None
-        top = tuple(self._named(ranked.token, ranked.logprob) for ranked in event.top)
-        return self._named(event.token, event.logprob, top)
-
-    def _named(self, token: int, logprob: float, top: tuple[TextLogprob, ...] = ()) -> TextLogprob:
-        raw = self._detokenizer.raw(token)
-        return TextLogprob(raw.decode("utf-8", "replace"), raw, logprob, top)
+        raw = self._detokenizer.raw
+        top = tuple(named(raw(ranked.token), ranked.logprob) for ranked in event.top)
+        silent = self._detokenizer.silent(event.token)
+        return named(raw(event.token), event.logprob, top, silent=silent)
 
     def _drain(self) -> list[Delta]:
         text = "".join(self._text)
@@ -159,6 +172,31 @@ async def deltas(source: TokenSource, sink: Sink) -> AsyncGenerator[Delta, None]
     finally:
         if sink.finish is None:
             source.cancel(reason)
+
+
+async def merged(streams: Sequence[AsyncGenerator[Delta, None]]) -> AsyncGenerator[Delta, None]:
+    """The deltas of several choices, each as it comes and read no faster than this one is.
+
+    Takes `streams`: the first failure of one, and the end of this one, closes all."""
+
+    async def following(stream: AsyncGenerator[Delta, None]) -> Delta | None:
+        return await anext(stream, None)
+
+    waits = {asyncio.ensure_future(following(stream)): stream for stream in streams}
+    try:
+        while waits:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in [wait for wait in waits if wait in done]:
+                stream = waits.pop(wait)
+                if (delta := wait.result()) is not None:
+                    waits[asyncio.ensure_future(following(stream))] = stream
+                    yield delta
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+        for stream in streams:
+            await stream.aclose()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

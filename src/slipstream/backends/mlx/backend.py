@@ -22,8 +22,10 @@ from slipstream.contracts.row import RowSpec
 
 
 class MlxBackend:
-    """Takes `model`. Which level of sharing it uses is found by the self-check, and what
-    packing costs by measuring, unless given."""
+    """Takes `model`, and shows it opened.
+
+    Which level of sharing it uses is found by the self-check, and what packing costs by measuring,
+    unless given."""
 
     def __init__(
         self,
@@ -37,22 +39,22 @@ class MlxBackend:
         self._device = device
         self._weights = weight_bytes(model)
         self._rows: dict[int, DeviceRow] = {}
-        self._model = OpenModel(model, vocab_size, folded if device.is_cpu else kernel)
+        self.model = OpenModel(model, vocab_size, folded if device.is_cpu else kernel)
         self.verdict = self._opened(vocab_size, level)
-        self._packer = Packer(self._model.packable, costs or measure(self._model))
-        self._group = Group(self._model, self._packer, can_wait=device.is_cpu)
+        self._packer = Packer(self.model.packable, costs or measure(self.model))
+        self._group = Group(self.model, self._packer, can_wait=device.is_cpu)
 
     def _opened(self, vocab_size: int, level: int | None) -> Verdict:
-        if not self._model.mixers_found:
+        if not self.model.mixers_found:
             return Verdict(0, ("no module that takes a cache was found in the layers",))
         if level is None:
-            return find_level(self._model, vocab_size)
-        self._model.set_level(level)
+            return find_level(self.model, vocab_size)
+        self.model.set_level(level)
         return Verdict(level, ())
 
     @property
     def _obstacle(self) -> Reason | None:
-        if not self._model.mixers_found:
+        if not self.model.mixers_found:
             return Reason.MIXER_NOT_FOUND
         return None if self.verdict.level else Reason.SELF_CHECK_FAILED
 
@@ -61,7 +63,7 @@ class MlxBackend:
         return Abilities(obstacle=self._obstacle)
 
     def open(self, spec: RowSpec) -> Row:
-        row = DeviceRow(spec, self._model.new_caches())
+        row = DeviceRow(spec, self.model.new_caches())
         self._rows[spec.key] = row
         return row
 
@@ -84,7 +86,9 @@ class MlxBackend:
     def rewind(self, row: Row, drawn: Sequence[int]) -> None:
         mine = self._rows[row.spec.key]
         self._packer.forget(mine)
-        mine.restart(drawn, self._model.new_caches())
+        if mine.spec.prompt.matcher is not None:
+            mine.spec.prompt.matcher.rewind(drawn)
+        mine.restart(drawn, self.model.new_caches())
 
     def release(self, row: Row) -> None:
         mine = self._rows.pop(row.spec.key, None)

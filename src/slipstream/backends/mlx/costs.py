@@ -43,7 +43,7 @@ def _time(model: OpenModel, *, packed: bool, length: int) -> float:
     """Seconds of one layer's attention over ROWS rows of `length`, one token each."""
     layer = model.packable[0]
     hidden = model.hidden(ROWS)
-    rows = [_row(model, key, layer, hidden, length) for key in range(ROWS)]
+    rows = [_row(model, key, layer, length) for key in range(ROWS)]
     segments = [Segment([layer], rows)] if packed else []
     mx.eval([[s.keys, s.values] for s in segments])
 
@@ -69,20 +69,13 @@ def _median(step: Callable[[], mx.array]) -> float:
     return statistics.median(times)
 
 
-def _row(model: OpenModel, key: int, layer: int, hidden: mx.array, length: int) -> DeviceRow:
+def _row(model: OpenModel, key: int, layer: int, length: int) -> DeviceRow:
     spec = RowSpec(
         key=key, lane=Lane.GROUP, prompt=Prompt(ids=(0,) * length, max_tokens=1), deadline=0.0
     )
     row = DeviceRow(spec, model.new_caches())
     row.computed = length
-    held = model.mixer(layer).held
-    size = model.shapes[layer].head_size
     cache = row.caches[layer]
-    cache.update_and_fetch(*(_blank(p(hidden), size, length) for p in (held.k_proj, held.v_proj)))
+    cache.update_and_fetch(*model.blank(layer, length))
     mx.eval(cache.keys, cache.values)
     return row
-
-
-def _blank(projected: mx.array, size: int, length: int) -> mx.array:
-    heads = projected.shape[-1] // size
-    return mx.zeros((1, heads, length, size), projected.dtype)

@@ -193,7 +193,8 @@ def invert(weights: mx.array, draws: Sequence[Draw]) -> mx.array:
     uniforms = column([uniform(d.sampling.seed, d.position) for d in draws])
     # Strictly below the total after rounding, so that the place has a weight above zero.
     target = mx.minimum(uniforms * total, total * (1 - 2**-23))
-    return (mass <= target).sum(axis=-1).astype(mx.int32)
+    place = (mass <= target).sum(axis=-1)
+    return mx.minimum(place, weights.shape[-1] - 1).astype(mx.int32)
 
 
 def column(values: Sequence[float]) -> mx.array:

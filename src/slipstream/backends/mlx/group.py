@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from slipstream.backends.mlx.launch import Faults, Launch, contained
+from slipstream.backends.mlx.launch import Guidance, Launch, contained
 from slipstream.backends.mlx.opening import OpenModel
 from slipstream.backends.mlx.packed import Slot
 from slipstream.backends.mlx.row import DeviceRow, Tail
@@ -21,6 +22,8 @@ from slipstream.backends.mlx.sampler import Picked, Ranks, Sampler, rank
 from slipstream.backends.mlx.segments import Packer
 from slipstream.backends.mlx.step import Score, forward_over, heads_over, joined
 from slipstream.contracts.backend import Advance, Drawn
+
+RUN, PACKED_RUN = 2, 4  # certain tokens that are worth a forward of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +48,22 @@ class Group:
         """Starts one forward. `alone`: the plan's only row takes the model as it came."""
         sizes: dict[DeviceRow, int] = {step.row: step.tokens for step in plan}  # type: ignore[misc]
         done = self.forward(sizes, alone=alone)
-        faults: Faults = {}
+        guidance = self._guided(done)
         if done.drawing:
-            picked = self._sampler(done.logits, done.drawing, self._masks(done, faults))
+            picked = self._sampler(done.logits, done.drawing, guidance.masks)
         else:
             picked = Picked(mx.argmax(done.logits, axis=-1))
         waited = [picked.tokens, *(picked.ranks.arrays if picked.ranks else [])]
         waited += [array for _, ranks in done.scores for array in ranks.arrays]
         mx.async_eval(waited, [states(row) for row in sizes if row.pending])
-        self._flying.append(Launch(done.drawing, picked, done.scores, faults))
+        self._flying.append(Launch(done.drawing, picked, done.scores, guidance))
+        if guidance.forced:
+            self._sampler.forget()
         for place, row in enumerate(done.drawing):
-            row.draw(Tail(picked.tokens, place))
+            if row in guidance.forced:
+                row.feed(*guidance.forced[row])
+            else:
+                row.draw(Tail(picked.tokens, place))
             if row.exhausted and row.segment is not None:
                 row.segment.remove(row)
 
@@ -92,23 +100,37 @@ class Group:
                 raise
         return found
 
-    def _masks(self, done: Done, faults: Faults) -> list[bytes | None]:
-        """What each row's grammar allows next; computed while the device does the forward."""
-        matchers = [row.spec.prompt.matcher for row in done.drawing]
-        if not any(matchers):
-            return [None] * len(matchers)
+    def _guided(self, done: Done) -> Guidance:
+        """What grammars allow next; computed while the device does the forward."""
+        guidance = Guidance([None] * len(done.drawing))
+        bound = [(i, row) for i, row in enumerate(done.drawing) if row.spec.prompt.matcher]
+        if not bound:
+            return guidance
         mx.async_eval(done.logits)
         for launch in self._flying:
             launch.read()
-        masks: list[bytes | None] = []
-        for row, matcher in zip(done.drawing, matchers, strict=True):
-            found: list[bytes] = []
-            if matcher is not None:
-                fault = contained("matcher", lambda m=matcher, f=found: f.append(m.allowed()))
-                if fault is not None:
-                    faults[row] = fault
-            masks.append(found[0] if found else None)
-        return masks
+        for place, row in bound:
+            fault = contained("matcher", partial(guide, guidance, place, row))
+            if fault is not None:
+                guidance.faults[row] = fault
+        return guidance
+
+
+def guide(guidance: Guidance, place: int, row: DeviceRow) -> None:
+    """The mask of a row's next token; a run of certain tokens is taken whole, without drawing.
+
+    A packed row leaves its rectangle to take several at once, which only a longer run repays. What
+    is certain has a log-probability of 0, so a row that wants those takes one at a time."""
+    prompt = row.spec.prompt
+    assert prompt.matcher is not None
+    guidance.masks[place] = prompt.matcher.allowed()
+    if prompt.logprobs is not None:
+        return
+    forced = tuple(prompt.matcher.forced())[: row.spec.length_limit - row.known]
+    if len(forced) >= (PACKED_RUN if row.segment is not None else RUN):
+        for token in forced:
+            prompt.matcher.accept(token)
+        guidance.forced[row] = forced
 
 
 def _ranks(logits: mx.array, score: Score) -> Ranks:

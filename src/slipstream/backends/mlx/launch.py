@@ -11,33 +11,40 @@ from slipstream.contracts.backend import Drawn
 from slipstream.contracts.errors import RowFault
 from slipstream.contracts.row import Ranked, Scored
 
-Faults = dict[DeviceRow, RowFault]
+
+class Guidance:
+    """What grammars say of a step: masks in the order of the rows, certain tokens, faults."""
+
+    def __init__(self, masks: Sequence[bytes | None] = ()) -> None:
+        self.masks = list(masks)
+        self.forced: dict[DeviceRow, tuple[int, ...]] = {}
+        self.faults: dict[DeviceRow, RowFault] = {}
 
 
 class Launch:
-    """`picked` holds one draw for each of `rows`, in order; `faults` are known already."""
+    """`picked` holds one draw for each of `rows`, in order."""
 
     def __init__(
         self,
         rows: Sequence[DeviceRow],
         picked: Picked,
         scores: Sequence[tuple[Score, Ranks]],
-        faults: Faults,
+        guidance: Guidance,
     ) -> None:
         self._rows = tuple(rows)
         self._epochs = tuple(row.epoch for row in rows)
         self._picked = picked
         self._scores = tuple(scores)
-        self._faults = faults
-        self._drawn: list[Drawn] | None = None
+        self._guidance = guidance
+        self._drawn: list[tuple[DeviceRow, Drawn]] | None = None
 
     def read(self) -> list[Drawn]:
         """Waits for the forward; rows that are gone or were restarted are left out."""
         if self._drawn is None:
             self._drawn = self._read()
-        return [drawn for drawn in self._drawn if not drawn.row.released]  # type: ignore[attr-defined]
+        return [drawn for row, drawn in self._drawn if not row.released]
 
-    def _read(self) -> list[Drawn]:
+    def _read(self) -> list[tuple[DeviceRow, Drawn]]:
         tokens = self._picked.tokens.tolist()
         for score, ranks in self._scores:
             score.row.scored += _scored(score, ranks)
@@ -45,24 +52,27 @@ class Launch:
         if self._picked.ranks is not None:
             ranks = self._picked.ranks
             ranked = dict(zip(ranks.lines, ranks.read(), strict=True))
-        return [
-            self._one(row, tokens[place], ranked.get(place))
-            for place, (row, epoch) in enumerate(zip(self._rows, self._epochs, strict=True))
-            if not row.released and row.epoch == epoch
-        ]
+        found: list[tuple[DeviceRow, Drawn]] = []
+        for place, (row, epoch) in enumerate(zip(self._rows, self._epochs, strict=True)):
+            if not row.released and row.epoch == epoch:
+                found += ((row, drawn) for drawn in self._of(row, tokens[place], ranked.get(place)))
+        return found
 
-    def _one(self, row: DeviceRow, token: int, ranked: tuple[float, list[Ranked]] | None) -> Drawn:
-        row.read(token)
-        prompt = row.spec.prompt
-        fault = self._faults.get(row)
-        if fault is None and prompt.matcher is not None:
-            fault = contained("matcher", lambda: accept(row, token))
-        if fault is not None:
-            return Drawn(row, token, fault=fault)
+    def _of(
+        self, row: DeviceRow, token: int, ranked: tuple[float, list[Ranked]] | None
+    ) -> list[Drawn]:
         scored, row.scored = tuple(row.scored), []
+        if row in self._guidance.forced:
+            first, *rest = self._guidance.forced[row]
+            return [Drawn(row, first, scored=scored), *(Drawn(row, t, forced=True) for t in rest)]
+        row.read(token)
+        fault = self._guidance.faults.get(row) or contained("matcher", lambda: accept(row, token))
+        if fault is not None:
+            return [Drawn(row, token, fault=fault)]
         if ranked is None:
-            return Drawn(row, token, scored=scored)
-        return Drawn(row, token, ranked[0], tuple(ranked[1][: prompt.logprobs or 0]), scored)
+            return [Drawn(row, token, scored=scored)]
+        top = tuple(ranked[1][: row.spec.prompt.logprobs or 0])
+        return [Drawn(row, token, ranked[0], top, scored)]
 
 
 def accept(row: DeviceRow, token: int) -> None:

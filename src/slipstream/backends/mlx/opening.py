@@ -125,6 +125,14 @@ class OpenModel:
         embedding = next(m for m in self.model.modules() if isinstance(m, TiedHead))
         return mx.zeros_like(embedding(mx.zeros((1, tokens), mx.int32)))
 
+    def blank(self, layer: int, length: int) -> tuple[mx.array, mx.array]:
+        """Zero keys and values for a fused layer, each (1, heads, length, size)."""
+        held, size = self.mixer(layer).held, self.shapes[layer].head_size
+        keys, values = (project(self.hidden(1)) for project in (held.k_proj, held.v_proj))
+        return tuple(
+            mx.zeros((1, a.shape[-1] // size, length, size), a.dtype) for a in (keys, values)
+        )
+
     def attention(self, layer: int, hidden: mx.array, forward: Forward) -> mx.array:
         """One fused layer's mixer alone, over a forward of single tokens."""
         self.stage.forward = forward

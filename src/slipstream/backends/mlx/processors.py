@@ -80,11 +80,13 @@ class Processors:
         return mx.array([e[0] for e in entries]), mx.array([e[1] for e in entries], mx.float32)
 
     def _banned_ends(self) -> mx.array | None:
-        """Places of the stop tokens of rows that have not drawn their minimum yet."""
+        """Places of the stop tokens of rows that have not drawn their minimum yet.
+
+        A grammar that is through allows nothing else, and then has the last word."""
         places = [
             i * self._vocabulary + token
             for i, (row, sampling) in enumerate(zip(self._rows, self._samplings, strict=True))
-            if row.drawn < sampling.min_tokens
+            if row.drawn < sampling.min_tokens and not through(row)
             for token in row.spec.prompt.stop_ids
         ]
         return mx.array(places) if places else None
@@ -108,6 +110,11 @@ class Processors:
             fine = mx.array([-s.frequency_penalty for s in samplings])[:, None]
             flat = flat.at[base + ids].add(mx.where(inside, fine, 0))
         return flat.reshape(logits.shape)
+
+
+def through(row: DeviceRow) -> bool:
+    matcher = row.spec.prompt.matcher
+    return matcher is not None and matcher.stopped
 
 
 def masked(logits: mx.array, masks: Sequence[bytes | None]) -> mx.array:

@@ -93,11 +93,12 @@ class DeviceRow:
         assert self.known > len(self.ids)
         self.ids.append(token)
 
-    def feed(self, token: int) -> None:
-        """The next token is `token`, decided on the host."""
+    def feed(self, *tokens: int) -> None:
+        """The next tokens are these, decided on the host."""
         assert self.pending == 0
-        self.ids.append(token)
-        self.known += 1
+        assert self.known == len(self.ids)
+        self.ids += tokens
+        self.known += len(tokens)
 
     def restart(self, drawn: Sequence[int], caches: list[Any]) -> None:
         """Forgets what was computed; known are the prompt and `drawn`."""
@@ -114,6 +115,7 @@ class DeviceRow:
 
 def forked(cache: Any) -> Any:
     """A cache that begins as `cache` stands; the first write to either leaves the other alone."""
-    # New lists and new handles: MLX copies a shared array when one of its holders writes.
-    state = tree_map(lambda leaf: leaf, cache.state)
+    # Caches write through the array object that they hold, so each needs an object of its own;
+    # what is behind it is copied by MLX when one of them writes.
+    state = tree_map(lambda leaf: leaf[...] if isinstance(leaf, mx.array) else leaf, cache.state)
     return type(cache).from_state(state)

@@ -74,6 +74,10 @@ class Sampler:
         processors.append(tokens)
         return Picked(tokens, self._ranks(raw, logits, rows, tokens))
 
+    def forget(self) -> None:
+        """Rows have taken tokens that were not drawn here."""
+        self._processors = None
+
     def _ranks(
         self, raw: mx.array, logits: mx.array, rows: Sequence[DeviceRow], tokens: mx.array
     ) -> Ranks | None:

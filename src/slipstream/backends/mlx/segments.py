@@ -13,7 +13,7 @@ from slipstream.backends.mlx.packed import Segment
 from slipstream.backends.mlx.row import DeviceRow
 
 REVIEW = 64  # steps after which an unchanged set of rows is looked at again
-MARGIN = 2  # rows' launches that a new arrangement must save
+MARGIN = 1  # rows' launches that a new arrangement must save
 MOVES = 128  # steps over which copying a row into a segment must pay
 
 

@@ -1,0 +1,146 @@
+"""`bench engine`: the raw loop, the engine, and the server over loopback, interleaved in one run.
+
+The raw loop is the limit; a ratio is the median over rounds of what a round measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from slipstream.backends.mlx.boot import boot
+from slipstream.bench.client import stream
+from slipstream.bench.marks import Marks, decode_rate, first_token_ms
+from slipstream.contracts.backend import Backend
+from slipstream.contracts.errors import Fault
+from slipstream.contracts.model import ModelInfo
+from slipstream.library import Engine
+from slipstream.settings import Settings
+
+QUESTION = "Write a long story about a river, a mountain and the sea. " * 3
+SERVE = "from slipstream.cli.main import main; main()"
+SKEWED = (4000, *[64] * 7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    batches: Sequence[int] = (1, 4, 8, 16)
+    steps: int = 48  # tokens of each answer
+    rounds: int = 3
+
+
+class Bench:
+    """One model, in this process and in a server of its own beside it."""
+
+    def __init__(self, info: ModelInfo, plan: Plan) -> None:
+        self._info = info
+        self._plan = plan
+        self._backend: Any = None
+
+    async def run(self) -> tuple[list[dict[str, float]], dict[str, dict[str, float]]]:
+        """(a row per batch size, the skewed case)."""
+        most = max(self._plan.batches)
+        settings = Settings(model=str(self._info.path), batch=most, queue=most)
+        async with (
+            Engine(settings, self._info, self._load) as engine,
+            served(settings) as url,
+        ):
+            rows = [await self._batch(engine, url, batch) for batch in self._plan.batches]
+            skew = await engine.run_exclusive(self._skewed, "bench")
+        return rows, skew
+
+    def _load(self, info: ModelInfo) -> Backend:
+        self._backend = boot(info)
+        return self._backend
+
+    async def _batch(self, engine: Engine, url: str, batch: int) -> dict[str, float]:
+        length = len(engine.tokenize(messages=self._body["messages"], add_special_tokens=True))
+        await self._asked(engine, batch)  # warms both
+        raws, engines, servers, firsts = [], [], [], []
+        for _ in range(self._plan.rounds):
+            raws.append(
+                batch / await engine.run_exclusive(partial(self._raw, batch, length), "bench")
+            )
+            engines.append(decode_rate(await self._asked(engine, batch)))
+            streams = await asyncio.gather(*(stream(url, self._body) for _ in range(batch)))
+            servers.append(decode_rate(streams))
+            firsts.append(first_token_ms(streams))
+        return {
+            "batch": batch,
+            "raw_tok_s": statistics.median(raws),
+            "engine_tok_s": statistics.median(engines),
+            "server_tok_s": statistics.median(servers),
+            "engine_ratio": statistics.median(e / r for e, r in zip(engines, raws, strict=True)),
+            "server_ratio": statistics.median(s / r for s, r in zip(servers, raws, strict=True)),
+            "ttft_ms": statistics.median(firsts),
+        }
+
+    @property
+    def _body(self) -> dict[str, Any]:
+        return {
+            "messages": [{"role": "user", "content": QUESTION}],
+            "max_tokens": self._plan.steps,
+            "temperature": 0,
+            "ignore_eos": True,
+        }
+
+    async def _asked(self, engine: Engine, batch: int) -> list[Marks]:
+        return await asyncio.gather(*(self._one(engine) for _ in range(batch)))
+
+    async def _one(self, engine: Engine) -> Marks:
+        fields = {**self._body}
+        marks = Marks(time.perf_counter())
+        async for delta in engine.stream(fields.pop("messages"), **fields):
+            marks.pieces.append((time.perf_counter(), delta.tokens))
+        return marks
+
+    def _raw(self, batch: int, length: int) -> float:
+        from slipstream.backends.mlx.limit import raw_step  # imports mlx: device thread only
+
+        return raw_step(self._backend.model, batch, length + self._plan.steps // 2, 12)
+
+    def _skewed(self) -> dict[str, dict[str, float]]:
+        from slipstream.backends.mlx.limit import ours, rectangle
+
+        model = self._backend.model
+        if len(model.packable) != len(model.new_caches()):
+            return {}
+        found = {"ours": ours, "rectangle": rectangle}
+        skews = {name: measure(model, SKEWED, 64, 5) for name, measure in found.items()}
+        return {
+            name: {
+                "step_ms": skew.step * 1000,
+                "join_ms": skew.join * 1000,
+                "leave_ms": skew.leave * 1000,
+            }
+            for name, skew in skews.items()
+        }
+
+
+@asynccontextmanager
+async def served(settings: Settings) -> AsyncIterator[str]:
+    """A server of the same model in a process of its own; gives its chat address."""
+    assert settings.model is not None
+    arguments = ["serve", settings.model, "--port", "0", "--batch", str(settings.batch)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SERVE, *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async for line in process.stdout:
+            if line.startswith(b"Ready"):
+                yield line.decode().split()[-1] + "/v1/chat/completions"
+                break
+        else:
+            raise Fault("The server did not start; its message stands above.")
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
