@@ -12,6 +12,7 @@ from .source import FUNCTIONS, SCOPES, Module, modules, name_of, scopes
 
 PROBES: Mapping[str, str] = MappingProxyType(
     {
+        "backends/mlx/footprint.py": "the caches are mlx-lm's",
         "backends/mlx/fused.py": "the mixers are mlx-lm's",
         "backends/mlx/opening.py": "the caches are mlx-lm's",
     }
@@ -21,6 +22,7 @@ PROBING_ROOMS = frozenset({"backends.mlx", "text"})
 
 SWALLOWS: Mapping[str, str] = MappingProxyType(
     {
+        "backends/mlx/launch.py:contained": "a row's own code may only end that row",
         "engine/driver.py:Driver.turn": "the device thread outlives whatever a turn raises",
         "engine/driver.py:Driver._run_unit": "the error goes to whoever awaits the job",
         "serve/middleware.py:Errors.__call__": "the app's edge: every error becomes an answer",

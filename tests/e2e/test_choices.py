@@ -12,7 +12,7 @@ import pytest
 
 from serve.official import strict
 
-from .server import CHAT, Server, chat, chunks
+from .server import CHAT, Server, chat, chunks, opened, until_idle
 
 pytestmark = pytest.mark.anyio
 
@@ -83,6 +83,13 @@ async def test_a_stream_of_choices_adds_up_to_the_plain_reply(http: httpx.AsyncC
     assert ends == [choice["finish_reason"] for choice in plain["choices"]]
     assert last["usage"] == plain["usage"]
     assert sorted(order) != order, "choices come side by side"
+
+
+async def test_a_client_that_leaves_ends_every_choice(http: httpx.AsyncClient) -> None:
+    body = chat(POEM, temperature=1, max_tokens=400, n=5, ignore_eos=True)
+    async with opened(http, body) as stream:
+        await anext(stream)
+    await until_idle(http, seconds=5)
 
 
 async def test_several_prompts_with_several_choices(http: httpx.AsyncClient) -> None:

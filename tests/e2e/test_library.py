@@ -10,6 +10,7 @@ import pytest
 
 from slipstream import Engine
 from slipstream.contracts.delta import Delta
+from slipstream.contracts.errors import InvalidRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -117,3 +118,14 @@ async def test_giving_up_while_the_model_loads_leaves_no_thread_behind() -> None
     entering.cancel()
     await asyncio.wait({entering})
     assert entering.cancelled() and threading.active_count() == before
+
+
+async def test_several_choices_are_streamed_side_by_side(engine: Engine) -> None:
+    message = {"role": "user", "content": PROMPTS[0]}
+    fields = {"max_tokens": LENGTH, "temperature": 1, "seed": 5, "ignore_eos": True}
+    found = [delta async for delta in engine.stream([message], choices=3, **fields)]
+    texts = ["".join(d.text for d in found if d.choice == choice) for choice in range(3)]
+    alone = [await engine.chat([message], **{**fields, "seed": 5 + choice}) for choice in range(3)]
+    assert texts == [one.text for one in alone]
+    with pytest.raises(InvalidRequest):
+        await engine.chat([message], choices=3, **fields)

@@ -1,9 +1,14 @@
 """Choices of one request: one prefill for all, and after it each is a row of its own."""
 
+from dataclasses import replace
+
 import pytest
 
 from slipstream.contracts.errors import InvalidRequest, QueueFull, RowFault
+from slipstream.contracts.placement import Abilities, Needs
+from slipstream.contracts.report import Report
 from slipstream.contracts.row import CancelReason, Failed, Stopped
+from slipstream.engine.placement import place
 from slipstream.testing.backend import FakeBackend, solo_run
 
 from .rig import Faults, Rig, choices, prompt, solo
@@ -41,6 +46,26 @@ def test_all_choices_share_one_prefill():
     assert rig.backend.plans[0] == {leader: 9}
     assert [sorted(plan.values()) for plan in rig.backend.plans[1:]] == [[1] * 4] * 5
     assert rig.desk.stats().cached_tokens == 3 * 9
+
+
+def test_a_choice_reports_what_it_took_from_its_leader():
+    rig = Rig()
+    readers = rig.submit_all(asked(3))
+    rig.finish()
+    assert [reader.session.report.cached_tokens for reader in readers] == [0, 9, 9]
+    assert [reader.session.report.seed for reader in readers] == [0, 1, 2]
+
+
+def test_reports_of_choices_join_by_their_longest_phases():
+    first, second = (
+        Report(placement=place(Needs(), Abilities()), **numbers)
+        for numbers in (
+            {"queue_ms": 1, "prefill_ms": 5, "decode_ms": 2, "rows_peak": 3, "seed": 8},
+            {"queue_ms": 4, "prefill_ms": 2, "decode_ms": 6, "rows_peak": 2, "seed": 9},
+        )
+    )
+    joined = replace(first, queue_ms=4, prefill_ms=5, decode_ms=6, rows_peak=3)
+    assert Report.overlapping([first, second]) == joined
 
 
 def test_choices_count_as_rows():

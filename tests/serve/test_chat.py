@@ -7,7 +7,7 @@ import pytest
 from slipstream.contracts.delta import Delta
 from slipstream.contracts.row import FinishReason
 
-from .scripted import CHAT, MODEL, chat, client_of, logprob
+from .scripted import CHAT, MODEL, chat, chunks, client_of, logprob
 
 pytestmark = pytest.mark.anyio
 
@@ -266,3 +266,32 @@ async def test_an_unserved_model_is_not_found_with_the_list(client, name):
     assert (error["code"], error["param"]) == ("model_not_found", "model")
     assert MODEL in error["message"]
     assert len(error["message"]) < 500
+
+
+CHOICES = (
+    Delta(choice=1, text="b", tokens=1),
+    Delta(choice=0, text="a", tokens=1, finish=FinishReason.LENGTH),
+    Delta(choice=1, text="B", tokens=1, finish=FinishReason.STOP),
+)
+
+
+async def test_choices_come_in_order_with_ends_of_their_own(client, engine):
+    engine.script = CHOICES
+    body = (await client.post(CHAT, json=chat(n=2))).json()
+    assert engine.last.choices == 2
+    found = [(c["index"], c["message"]["content"], c["finish_reason"]) for c in body["choices"]]
+    assert found == [(0, "a", "length"), (1, "bB", "stop")]
+    assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (7, 3)
+
+
+async def test_each_choice_of_a_stream_opens_with_its_role(client, engine):
+    engine.script = CHOICES
+    got = chunks((await client.post(CHAT, json=chat(n=2, stream=True))).text)
+    found = [(c["index"], c["delta"]) for chunk in got for c in chunk["choices"]]
+    assert found == [
+        (1, {"role": "assistant", "content": ""}),
+        (1, {"content": "b"}),
+        (0, {"role": "assistant", "content": ""}),
+        (0, {"content": "a"}),
+        (1, {"content": "B"}),
+    ]

@@ -6,7 +6,7 @@ All methods are called on the device thread, and only there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from slipstream.contracts.errors import Fault
@@ -55,8 +55,22 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixStats:
+    """The prefix cache; `bytes` and `ssd_bytes` are held now, `dirty` entries not yet on disk."""
+
+    entries: int = 0
+    bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+    hit_tokens: int = 0
+    ssd_bytes: int = 0
+    ssd_hits: int = 0
+    dirty: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Bytes. `kv` is what live rows hold now."""
+    """Bytes. `kv` is what live rows hold now, `kv_budget` what they may hold together."""
 
     weights: int = 0
     kv: int = 0
@@ -65,14 +79,25 @@ class Memory:
     active: int = 0
     peak: int = 0
     budget: int = 0
+    prefix: PrefixStats = field(default_factory=PrefixStats)
 
 
 class Backend(Protocol):
     @property
     def abilities(self) -> Abilities: ...
 
+    def project(self, spec: RowSpec) -> int:
+        """Bytes of the row of `spec` at its full length, prompt and max_tokens, at most."""
+        ...
+
     def open(self, spec: RowSpec) -> Row:
-        """Takes `spec` and makes its row. Raises Fault, and then holds nothing of it."""
+        """Takes `spec` and makes its row; what the prefix cache has of its prompt is computed
+        already (`row.cached`). Raises Fault, and then holds nothing of it."""
+        ...
+
+    def keep(self, row: Row) -> None:
+        """Copies what `row` has computed of its prompt into the prefix cache, where there is one,
+        for rows that begin alike. Nothing of the row may be in flight."""
         ...
 
     def fork(self, row: Row, spec: RowSpec) -> Row:
@@ -100,7 +125,7 @@ class Backend(Protocol):
         ...
 
     def release(self, row: Row) -> None:
-        """Frees what the row holds. Idempotent; never raises."""
+        """Frees what the row holds, or hands it to the prefix cache. Idempotent; never raises."""
         ...
 
     def park(self) -> None:

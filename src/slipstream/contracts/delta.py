@@ -38,7 +38,8 @@ class Delta:
     """What a step added. Whole characters only; empty text is fine.
 
     `tokens` counts the drawn tokens that this piece accounts for, ends included.
-    The last delta of a choice, and only it, carries `finish`.
+    The last delta of a choice, and only it, carries `finish`, and `stop` where a stop string
+    made it end: which one.
     """
 
     choice: int = 0
@@ -48,6 +49,7 @@ class Delta:
     tokens: int = 0
     logprobs: tuple[TextLogprob, ...] = ()
     finish: FinishReason | None = None
+    stop: str = ""
 
 
 class TokenSource(Protocol):

@@ -19,3 +19,16 @@ class Limits:
     def __post_init__(self) -> None:
         assert self.batch >= 1 and self.queue >= 0 and 1 <= self.prefill_floor
         assert self.prefill_chunk >= 1 and self.target_gap > 0 and self.outbox >= 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLimits:
+    """Bytes; None leaves it to the device. `prefix_cache` 0 turns the prefix cache off."""
+
+    memory_budget: int | None = None  # everything: weights, rows, caches, transients
+    kv_budget: int | None = None  # live rows
+    prefix_cache: int | None = None  # what finished rows leave behind
+
+    def __post_init__(self) -> None:
+        for value in (self.memory_budget, self.kv_budget, self.prefix_cache):
+            assert value is None or value >= 0

@@ -40,6 +40,7 @@ class Abilities:
     obstacle: Reason | None = None
     adapters: frozenset[str] = frozenset()
     media: bool = False
+    context: int | None = None  # most tokens that one row can hold in this memory; None: any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

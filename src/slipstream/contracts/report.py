@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from slipstream.contracts.backend import Memory
+from slipstream.contracts.backend import Memory, PrefixStats
 from slipstream.contracts.placement import Placement
 
 
@@ -43,20 +43,6 @@ class LaneStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixStats:
-    """The prefix cache; `bytes` and `ssd_bytes` are held now, `dirty` entries not yet on disk."""
-
-    entries: int = 0
-    bytes: int = 0
-    hits: int = 0
-    misses: int = 0
-    hit_tokens: int = 0
-    ssd_bytes: int = 0
-    ssd_hits: int = 0
-    dirty: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SpecStats:
     """Speculation, in tokens."""
 
@@ -77,10 +63,13 @@ class EngineStats:
     lease_held_by: str | None = None
     lease_waiting: int = 0
     memory: Memory = field(default_factory=Memory)
-    prefix: PrefixStats = field(default_factory=PrefixStats)
     spec: SpecStats = field(default_factory=SpecStats)
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
     placements: dict[str, int] = field(default_factory=dict)  # reason, or "none", -> count
     finish: dict[str, int] = field(default_factory=dict)  # finish or cancel reason or fault code
+
+    @property
+    def prefix(self) -> PrefixStats:
+        return self.memory.prefix

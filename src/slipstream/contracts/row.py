@@ -95,6 +95,7 @@ class Prompt:
     needs: Needs = field(default_factory=Needs)
     priority: int = 0
     cache_salt: str = ""
+    boundaries: tuple[int, ...] = ()  # lengths at which prompts like this part: ends of messages
 
     def __post_init__(self) -> None:
         assert self.ids and self.max_tokens >= 1

@@ -61,6 +61,10 @@ class Reply(Protocol):
         """The frame that breaks a silence."""
         ...
 
+    def opening(self, account: Account) -> bytes:
+        """The frames ahead of the first delta, possibly none. `account` is what is known then."""
+        ...
+
     def push(self, source: int, delta: Delta) -> bytes:
         """Frames, possibly none."""
         ...

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
+from starlette.types import Scope
 
 from slipstream.contracts import errors
 from slipstream.serve import sse
@@ -55,11 +56,14 @@ def is_anthropic(path: str) -> bool:
     return path == ANTHROPIC_PREFIX or path.startswith(ANTHROPIC_PREFIX + "/")
 
 
-def error_object(error: errors.SlipstreamError, path: str) -> Mapping[str, Any]:
-    """The body of the error in the shape of the API that `path` belongs to."""
+def error_object(error: errors.SlipstreamError, scope: Scope) -> Mapping[str, Any]:
+    """The body of the error in the shape of the API that the route of `scope` belongs to."""
     found = kind(error)
-    if is_anthropic(path):
-        return {"type": "error", "error": {"type": found.anthropic, "message": error.message}}
+    if is_anthropic(scope["path"]):
+        told = {"type": found.anthropic, "message": anthropic_message(error)}
+        if error.param is not None:
+            told["param"] = error.param
+        return {"type": "error", "error": told, "request_id": scope["state"]["request_id"]}
     return {
         "error": {
             "message": error.message,
@@ -70,7 +74,14 @@ def error_object(error: errors.SlipstreamError, path: str) -> Mapping[str, Any]:
     }
 
 
-def error_response(error: errors.SlipstreamError, path: str, **headers: str) -> Response:
+def anthropic_message(error: errors.SlipstreamError) -> str:
+    """Agents look for these words to know that they must shorten the conversation."""
+    if isinstance(error, errors.ContextExceeded):
+        return f"prompt is too long: {error.tokens} tokens > {error.context} maximum"
+    return error.message
+
+
+def error_response(error: errors.SlipstreamError, scope: Scope, **headers: str) -> Response:
     """`headers` are spelled with underscores."""
     found = kind(error)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -80,10 +91,10 @@ def error_response(error: errors.SlipstreamError, path: str, **headers: str) -> 
         sent["retry-after"] = str(RETRY_AFTER)
     elif isinstance(error, errors.Refusal) and error.retry_after is not None:
         sent["retry-after"] = str(error.retry_after)
-    return json_response(error_object(error, path), found.status, sent)
+    return json_response(error_object(error, scope), found.status, sent)
 
 
-def error_event(error: errors.SlipstreamError, path: str) -> bytes:
+def error_event(error: errors.SlipstreamError, scope: Scope) -> bytes:
     """The error as the last event of a stream that has begun."""
-    name = "error" if is_anthropic(path) else None
-    return sse.event(encode(error_object(error, path)), name)
+    name = "error" if is_anthropic(scope["path"]) else None
+    return sse.event(encode(error_object(error, scope)), name)

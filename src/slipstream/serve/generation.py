@@ -146,6 +146,8 @@ class Generation:
                 if frames := reply.push(source, delta):
                     await stream.write(frames)
 
+            if opening := reply.opening(self._account()):
+                await stream.write(opening)
             await self._drain(push)
             await stream.write(reply.ending(self._account()))
 

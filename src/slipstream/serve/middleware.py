@@ -120,9 +120,9 @@ class Errors:
         if isinstance(error, Cancelled) and error.reason == CancelReason.DISCONNECT:
             return  # nobody is there to be told
         if started:
-            await send({"type": "http.response.body", "body": error_event(error, scope["path"])})
+            await send({"type": "http.response.body", "body": error_event(error, scope)})
         else:
-            await error_response(error, scope["path"])(scope, receive, send)
+            await error_response(error, scope)(scope, receive, send)
 
 
 class Keys:

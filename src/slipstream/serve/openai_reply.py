@@ -72,6 +72,9 @@ class OpenAIReply:
             "system_fingerprint": fingerprint(model),
         }
 
+    def opening(self, account: Account) -> bytes:
+        return b""
+
     def push(self, source: int, delta: Delta) -> bytes:
         writer = self._writers[source * self._choices + delta.choice]
         return b"".join(self._frame([choice]) for choice in writer.push(delta))

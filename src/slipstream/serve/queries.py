@@ -86,6 +86,8 @@ class Queries:
     async def stats(self, scope: Scope, receive: Receive) -> Response:
         stats = self._engine.stats()
         solo = {"active": stats.solo.active, "submitted": stats.solo.submitted}
+        memory = dataclasses.asdict(stats.memory)
+        prefix = memory.pop("prefix")
         return json_response(
             {
                 "model": self._engine.info.id,
@@ -98,8 +100,8 @@ class Queries:
                     "rejected": stats.rejected,
                 },
                 "lease": {"held_by": stats.lease_held_by, "waiting": stats.lease_waiting},
-                "memory": dataclasses.asdict(stats.memory),
-                "prefix_cache": dataclasses.asdict(stats.prefix),
+                "memory": memory,
+                "prefix_cache": prefix,
                 "tokens": {
                     "prompt": stats.prompt_tokens,
                     "cached": stats.cached_tokens,

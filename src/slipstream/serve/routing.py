@@ -32,7 +32,7 @@ class Methods:
             response = Response(status_code=204, headers={"allow": self._allow})
         else:
             error = WrongMethod(f"{path} takes {self._allow}, not {method[:20]}.")
-            response = error_response(error, path, allow=self._allow)
+            response = error_response(error, scope, allow=self._allow)
         await response(scope, receive, send)
 
 

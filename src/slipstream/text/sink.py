@@ -101,6 +101,7 @@ class Sink:
 
     def _read_end(self, event: TokenEvent) -> None:
         """A token that ends the row has no text."""
+        self._stops.end_with(self._detokenizer.raw(event.token).decode("utf-8", "replace"))
         entry = self._entry(event)
         if self._scored and entry is not None:
             self._waiting.append(Waiting(self._seen, self._seen, replace(entry, silent=True)))
@@ -142,6 +143,7 @@ class Sink:
             tokens=self._tokens,
             logprobs=tuple(self._entries),
             finish=self.finish,
+            stop=self._stops.found if self.finish else "",
         )
         self._text, self._entries, self._tokens = [], [], 0
         return [delta]

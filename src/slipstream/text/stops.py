@@ -19,6 +19,7 @@ class Stops:
         self._stops = tuple(stops)
         self._held = ""
         self.matched = False
+        self.found = ""  # the stop string that ended the text, the shortest that begins there
 
     def push(self, text: str) -> str:
         """Safe text. Nothing once `matched`."""
@@ -30,11 +31,19 @@ class Stops:
         """Ends the text: what was held back, up to a match if there is one in it."""
         return "" if self.matched else self._release(self._held, final=True)
 
+    def end_with(self, name: str) -> None:
+        """The text was ended by a token that does not show in it, and is called `name`."""
+        if name in self._stops:
+            self.found = name
+
     def _release(self, text: str, final: bool) -> str:
-        whole = min((at for stop in self._stops if (at := text.find(stop)) >= 0), default=len(text))
+        places = ((at, len(stop), stop) for stop in self._stops if (at := text.find(stop)) >= 0)
+        whole, _, stop = min(places, default=(len(text), 0, ""))
         partial = whole if final else self._first_partial(text, whole)
         # A stop that began earlier, and may still complete, would win over the one found.
         self.matched = whole < len(text) and partial >= whole
+        if self.matched:
+            self.found = stop
         self._held = "" if self.matched else text[partial:]
         return text[:partial]
 

@@ -47,7 +47,8 @@ class Launch:
     def _read(self) -> list[tuple[DeviceRow, Drawn]]:
         tokens = self._picked.tokens.tolist()
         for score, ranks in self._scores:
-            score.row.scored += _scored(score, ranks)
+            if score.epoch == score.row.epoch:
+                score.row.scored += _scored(score, ranks)
         ranked: dict[int, tuple[float, list[Ranked]]] = {}
         if self._picked.ranks is not None:
             ranks = self._picked.ranks

@@ -15,15 +15,24 @@ from mlx_lm.models.cache import KVCache, create_attention_mask
 
 from slipstream.backends.mlx.row import DeviceRow
 
-COLUMNS = 256  # capacities are multiples of it
+COLUMNS = 256  # widths are multiples of it
+SLOTS = 4  # and heights of this
 
 
 class Slot:
     """Stands in a row's list of caches while a segment holds the keys and values."""
 
-    def __init__(self, row: DeviceRow, token_bytes: int) -> None:
+    def __init__(self, row: DeviceRow, segment: Segment, layer: int, token_bytes: int) -> None:
         self.row = row
+        self.segment = segment
+        self.layer = layer
         self.token_bytes = token_bytes
+
+    def buffers(self) -> tuple[mx.array, mx.array]:
+        """The row's keys and values, (1, heads, columns, size), with room behind them."""
+        place = self.segment.rows.index(self.row)
+        keys, values = self.segment.keys[self.layer], self.segment.values[self.layer]
+        return keys[place : place + 1], values[place : place + 1]
 
     @property
     def offset(self) -> int:
@@ -70,7 +79,8 @@ class Segment:
             keys, values = cache.keys[..., :length, :], cache.values[..., :length, :]
             self.keys[layer] = place_in(self.keys.get(layer), keys, place)
             self.values[layer] = place_in(self.values.get(layer), values, place)
-            row.caches[layer] = Slot(row, (keys.nbytes + values.nbytes) // max(length, 1))
+            size = (keys.nbytes + values.nbytes) // max(length, 1)
+            row.caches[layer] = Slot(row, self, layer, size)
         self.rows.append(row)
         row.segment = self
 
@@ -153,8 +163,11 @@ class Segment:
         self.rows.clear()
 
     @property
-    def nbytes(self) -> int:
-        return sum(a.nbytes for a in (*self.keys.values(), *self.values.values()))
+    def slack(self) -> int:
+        """Bytes of the rectangles that no row's tokens fill."""
+        whole = sum(a.nbytes for a in (*self.keys.values(), *self.values.values()))
+        rows = [row.caches[layer] for row in self.rows for layer in self.layers]
+        return whole - sum(slot.nbytes for slot in rows)
 
 
 def place_in(rectangle: mx.array | None, row: mx.array, place: int) -> mx.array:
@@ -162,10 +175,11 @@ def place_in(rectangle: mx.array | None, row: mx.array, place: int) -> mx.array:
     _, heads, columns, size = row.shape
     wanted = -(-max(columns + 1, COLUMNS) // COLUMNS) * COLUMNS
     if rectangle is None:
-        rectangle = mx.zeros((4, heads, wanted, size), row.dtype)
+        rectangle = mx.zeros((SLOTS, heads, wanted, size), row.dtype)
     rectangle = widened(rectangle, wanted)
     if place == rectangle.shape[0]:
-        rectangle = mx.concatenate([rectangle, mx.zeros_like(rectangle)], axis=0)
+        more = mx.zeros((SLOTS, *rectangle.shape[1:]), rectangle.dtype)
+        rectangle = mx.concatenate([rectangle, more], axis=0)
     rectangle[place, :, :columns] = row[0]
     return rectangle
 

@@ -106,6 +106,7 @@ class DeviceRow:
         self.known = len(self.ids)
         self.computed = self.cached = 0
         self.tail = None
+        self.scored = []
         self.caches = caches
         self.epoch += 1
 

@@ -65,6 +65,7 @@ class Packer:
 
     @property
     def segments(self) -> Sequence[Segment]:
+        self._segments = [segment for segment in self._segments if segment.rows]
         return self._segments
 
     def arrange(

@@ -19,6 +19,7 @@ class Score:
     row: DeviceRow
     first: int
     targets: tuple[int, ...]
+    epoch: int  # the row's, when its forward was built
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def heads_over(rows: Sequence[DeviceRow], sizes: Mapping[DeviceRow, int]) -> Hea
         size = sizes[row]
         targets = _targets(row, size)
         if targets:
-            scores.append(Score(row, len(tokens), targets))
+            scores.append(Score(row, len(tokens), targets, row.epoch))
             tokens.extend(range(start, start + len(targets)))
         if row.pending == 0:
             drawing.append(row)
@@ -71,7 +72,7 @@ def heads_over(rows: Sequence[DeviceRow], sizes: Mapping[DeviceRow, int]) -> Hea
 def _targets(row: DeviceRow, size: int) -> tuple[int, ...]:
     """The prompt tokens that the row's newest `size` tokens foretell, where they are wanted."""
     prompt = row.spec.prompt
-    if not prompt.prompt_logprobs or row.epoch:
+    if not prompt.prompt_logprobs or row.drawn:
         return ()
     first = row.computed - size + 1
     return prompt.ids[first : row.computed + 1]

@@ -1,0 +1,52 @@
+"""How the device's memory is shared out. The only place where bytes are summed up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slipstream.backends.mlx.device import Device
+from slipstream.contracts.errors import ModelError
+from slipstream.contracts.limits import MemoryLimits
+
+SHARE = 0.75  # of the device's memory, when no budget is given
+RESERVE = 0.05  # of the budget, for what a forward needs beside weights and caches
+PREFIX_SHARE = 0.25  # of what weights and reserve leave
+GB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Bytes. `kv` bounds what live rows may hold, `prefix` the prefix cache; the two overlap, and
+    rows come first: the cache gives way to them."""
+
+    total: int
+    weights: int
+    kv: int
+    prefix: int
+
+    def prefix_beside(self, promised: int) -> int:
+        """Most bytes of the prefix cache while rows are promised `promised` bytes."""
+        return max(0, min(self.prefix, self._free - promised))
+
+    @property
+    def _free(self) -> int:
+        return free(self.total, self.weights)
+
+
+def free(total: int, weights: int) -> int:
+    return total - weights - int(total * RESERVE)
+
+
+def share_out(device: Device, weights: int, limits: MemoryLimits) -> Budget:
+    """Raises ModelError, with the numbers, when the weights leave no room for a row."""
+    total = limits.memory_budget or int(device.memory * SHARE)
+    left = free(total, weights)
+    if left <= 0:
+        raise ModelError(
+            f"The weights take {weights / GB:.1f} GB, and the memory budget is "
+            f"{total / GB:.1f} GB. Choose a smaller model or a stronger quantisation, "
+            "or raise --memory-budget."
+        )
+    prefix = int(left * PREFIX_SHARE) if limits.prefix_cache is None else limits.prefix_cache
+    kv = left if limits.kv_budget is None else min(limits.kv_budget, left)
+    return Budget(total=total, weights=weights, kv=kv, prefix=min(prefix, left))

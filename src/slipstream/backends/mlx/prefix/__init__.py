@@ -1,0 +1,1 @@
+"""Prefix reuse: what finished prompts computed, for those that begin alike."""

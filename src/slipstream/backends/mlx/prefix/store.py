@@ -1,0 +1,109 @@
+"""The prefix cache in RAM: what rows leave behind, under a cap in bytes.
+
+Borrows a row's caches to copy from, takes them over when the row is done; entries are never
+written. Nothing of a failed forward gets in: arrays are evaluated before they are stored.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from slipstream.backends.mlx.opening import OpenModel
+from slipstream.backends.mlx.prefix.state import (
+    KeyValues,
+    Rest,
+    buffers,
+    cuttable,
+    owned,
+    rest,
+    resume,
+    spread,
+    viewed,
+)
+from slipstream.backends.mlx.prefix.tree import PrefixTree
+from slipstream.backends.mlx.row import DeviceRow
+from slipstream.contracts.backend import PrefixStats
+from slipstream.contracts.row import RowSpec
+
+log = logging.getLogger(__name__)
+LEAST = 16  # tokens: shorter prefixes cost more to keep than to compute
+
+
+class PrefixStore:
+    """`cap` in bytes; it may be lowered for a while by `trim`."""
+
+    def __init__(self, model: OpenModel, cap: int) -> None:
+        self.cap = cap
+        self._model = model
+        kinds = spread(model.new_caches()).values()
+        self._tree = PrefixTree(need_snapshots=not all(cuttable(cache) for cache in kinds))
+        self._hits = 0
+        self._misses = 0
+        self._hit_tokens = 0
+
+    def begin(self, row: DeviceRow) -> None:
+        """Gives a fresh row the longest prefix of its prompt that is known, but never all of it."""
+        ids = row.spec.prompt.ids
+        hit = self._tree.find(space(row.spec), ids, len(ids) - 1)
+        if hit.length < LEAST:
+            self._misses += 1
+            return
+        self._hits += 1
+        self._hit_tokens += hit.length
+        pieces: Sequence[Any] = hit.pieces
+        snapshot: Any = hit.snapshot
+        row.caches = resume(row.caches, pieces, snapshot, hit.length)
+        row.computed = row.cached = hit.length
+
+    def keep(self, row: DeviceRow) -> None:
+        """Copies what `row` has computed; nothing of it may be in flight."""
+        self._insert(row, row.computed, take=False)
+
+    def take(self, row: DeviceRow) -> None:
+        """Takes over what `row` computed, of the tokens that the host knows. The row is done."""
+        self._insert(row, min(row.computed, len(row.ids)), take=True)
+
+    def _insert(self, row: DeviceRow, length: int, *, take: bool) -> None:
+        if length < LEAST:
+            return
+        caches = spread(row.caches)
+        found = buffers(caches)
+        whole = take and row.segment is None
+
+        def piece(start: int, stop: int) -> KeyValues:
+            if whole and start == 0:
+                return viewed(found, stop)
+            return owned(
+                {p: (k[..., start:stop, :], v[..., start:stop, :]) for p, (k, v) in found.items()}
+            )
+
+        try:
+            snapshot: Rest | None = rest(caches) if row.computed == length else None
+            self._tree.insert(space(row.spec), row.ids[:length], piece, snapshot)
+        except RuntimeError as error:  # the forward that made it failed after all
+            log.warning("a row's state was not kept: %s", error)
+        self.trim(self.cap)
+
+    def trim(self, most: int) -> None:
+        """Drops what is least recently used until at most `most` bytes are held."""
+        self._tree.evict(most)
+
+    @property
+    def nbytes(self) -> int:
+        return self._tree.nbytes
+
+    def stats(self) -> PrefixStats:
+        return PrefixStats(
+            entries=self._tree.entries,
+            bytes=self._tree.nbytes,
+            hits=self._hits,
+            misses=self._misses,
+            hit_tokens=self._hit_tokens,
+        )
+
+
+def space(spec: RowSpec) -> tuple[str, tuple[str, ...]]:
+    """What separates prefixes beside their tokens: the tenant and the adapters."""
+    return spec.prompt.cache_salt, spec.prompt.needs.adapters
