@@ -49,9 +49,10 @@ class MlxBackend:
         self.model = OpenModel(model, vocab_size, folded if device.is_cpu else kernel)
         self.verdict = self._opened(vocab_size, level)
         self._packer = Packer(self.model.packable, costs or measure(self.model))
-        self._group = Group(self.model, self._packer, can_wait=device.is_cpu)
+        keeps = self._budget.prefix > 0
+        self._group = Group(self.model, self._packer, can_wait=device.is_cpu, hands_over=keeps)
         self._footprint = footprint(self.model)
-        self._prefix = PrefixStore(self.model, self._budget.prefix) if self._budget.prefix else None
+        self._prefix = PrefixStore(self.model, self._budget.prefix) if keeps else None
 
     def _opened(self, vocab_size: int, level: int | None) -> Verdict:
         if not self.model.mixers_found:

@@ -36,11 +36,14 @@ class Done:
 
 
 class Group:
-    """`can_wait`: see draw."""
+    """`can_wait`: see draw. `hands_over`: a row's state is wanted after its last draw."""
 
-    def __init__(self, model: OpenModel, packer: Packer, *, can_wait: bool) -> None:
+    def __init__(
+        self, model: OpenModel, packer: Packer, *, can_wait: bool, hands_over: bool = False
+    ) -> None:
         self._model = model
         self._packer = packer
+        self._hands_over = hands_over
         self._sampler = Sampler(can_wait=can_wait)
         self._flying: deque[Launch] = deque()
 
@@ -64,7 +67,7 @@ class Group:
                 row.feed(*guidance.forced[row])
             else:
                 row.draw(Tail(picked.tokens, place))
-            if row.exhausted and row.segment is not None:
+            if row.exhausted and row.segment is not None and not self._hands_over:
                 row.segment.remove(row)
 
     def forward(self, sizes: Mapping[DeviceRow, int], *, alone: bool = False) -> Done:
