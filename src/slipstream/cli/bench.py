@@ -19,6 +19,8 @@ Model = Annotated[
 def app() -> typer.Typer:
     made = typer.Typer(no_args_is_help=True, help="Measure: tables, and a last line of JSON.")
     made.command("engine")(guarded(engine))
+    made.command("mixed")(guarded(mixed))
+    made.command("sampler")(guarded(sampler))
     return made
 
 
@@ -40,3 +42,30 @@ def engine(
         typer.echo("One row of 4,000 tokens and seven of 64, and what a join and a leave add:")
         typer.echo(render([{"how": name, **cells} for name, cells in skew.items()]))
     finish("engine", rows, sys.stdout, skew=skew)
+
+
+def mixed(
+    model: Model = None,
+    steps: Annotated[int, typer.Option("--steps", help="tokens of each answer")] = 40,
+    rounds: Annotated[int, typer.Option("--rounds", help="interleaved repetitions")] = 3,
+) -> None:
+    """Sixteen rows of all shapes against sixteen plain ones, and each shape alone."""
+    info = opening.model(model)
+
+    from slipstream.bench import shapes
+    from slipstream.bench.report import finish
+
+    finish("mixed", asyncio.run(shapes.mixed(info, steps, rounds)), sys.stdout)
+
+
+def sampler(
+    model: Model = None,
+    rows: Annotated[int, typer.Option("--rows", help="rows of the step")] = 16,
+) -> None:
+    """What each stage between logits and token costs."""
+    info = opening.model(model)
+
+    from slipstream.bench import shapes
+    from slipstream.bench.report import finish
+
+    finish("sampler", asyncio.run(shapes.stages(info, rows)), sys.stdout)

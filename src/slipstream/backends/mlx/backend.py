@@ -70,7 +70,12 @@ class MlxBackend:
 
     @property
     def abilities(self) -> Abilities:
-        return Abilities(obstacle=self._obstacle, context=self._footprint.longest(self._budget.kv))
+        return Abilities(
+            obstacle=self._obstacle,
+            context=self._footprint.longest(self._budget.kv),
+            prefixes=self._prefix is not None,
+            snapshots=self._prefix is not None and self._prefix.snapshots,
+        )
 
     def project(self, spec: RowSpec) -> int:
         return self._footprint.at(spec.length_limit, self._chunk)

@@ -6,14 +6,16 @@ import logging
 
 from slipstream.backends.mlx.device import REFERENCE, load_blas, open_device
 from slipstream.contracts.backend import Backend
+from slipstream.contracts.limits import MemoryLimits
 from slipstream.contracts.model import ModelInfo
 
 log = logging.getLogger(__name__)
 
 
-def boot(info: ModelInfo) -> Backend:
+def boot(info: ModelInfo, memory: MemoryLimits, chunk: int) -> Backend:
     """Loads `info`'s weights and opens the model; to be called on the device thread.
 
+    `chunk`: most tokens of a row in one forward.
     The first call in a process takes seconds longer: it imports mlx-lm. Raises ModelError."""
     blas = load_blas()
     device = open_device()
@@ -26,7 +28,9 @@ def boot(info: ModelInfo) -> Backend:
     from slipstream.backends.mlx.backend import MlxBackend
     from slipstream.backends.mlx.load import load_model
 
-    backend = MlxBackend(load_model(info.path, device), device, info.vocab_size)
+    backend = MlxBackend(
+        load_model(info.path, device), device, info.vocab_size, limits=memory, chunk=chunk
+    )
     log.info("sharing level %d on %s %s", backend.verdict.level, device.kind, blas.name)
     for note in backend.verdict.notes:
         log.debug("self-check: %s", note)

@@ -37,9 +37,14 @@ def free(total: int, weights: int) -> int:
     return total - weights - int(total * RESERVE)
 
 
+def allowed(device: Device, limits: MemoryLimits) -> int:
+    """Bytes for everything."""
+    return limits.memory_budget or int(device.memory * SHARE)
+
+
 def share_out(device: Device, weights: int, limits: MemoryLimits) -> Budget:
     """Raises ModelError, with the numbers, when the weights leave no room for a row."""
-    total = limits.memory_budget or int(device.memory * SHARE)
+    total = allowed(device, limits)
     left = free(total, weights)
     if left <= 0:
         raise ModelError(

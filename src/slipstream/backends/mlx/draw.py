@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from slipstream.backends.mlx.exponential import exponentials
 from slipstream.backends.mlx.noise import uniform
 from slipstream.contracts.sampling import Sampling
 
@@ -39,7 +40,7 @@ def draw(logits: mx.array, draws: Sequence[Draw], *, can_wait: bool) -> mx.array
     kinds = [kind(d.sampling) for d in draws]
     ways = {
         GREEDY: lambda part, _: mx.argmax(part, axis=-1).astype(mx.int32),
-        WHOLE: lambda part, own: draw_whole(heated(part, own), own),
+        WHOLE: lambda part, own: draw_whole(heated(part, own), own, can_wait=can_wait),
         CUT: lambda part, own: draw_cut(heated(part, own), own, can_wait=can_wait),
     }
     present = [k for k in ways if k in kinds]
@@ -68,12 +69,12 @@ def heated(logits: mx.array, draws: Sequence[Draw]) -> mx.array:
     return logits.astype(mx.float32) / column([d.sampling.temperature for d in draws])
 
 
-def draw_whole(scaled: mx.array, draws: Sequence[Draw]) -> mx.array:
-    return invert(mx.exp(scaled - mx.max(scaled, axis=-1, keepdims=True)), draws)
+def draw_whole(scaled: mx.array, draws: Sequence[Draw], *, can_wait: bool) -> mx.array:
+    return invert(exponentials(scaled, can_wait=can_wait)[0], draws)
 
 
 def draw_cut(scaled: mx.array, draws: Sequence[Draw], *, can_wait: bool) -> mx.array:
-    total = mx.logsumexp(scaled, axis=-1, keepdims=True)
+    _, total = exponentials(scaled, can_wait=can_wait)
     if not can_wait or scaled.shape[-1] <= 4 * NARROW * BLOCK:
         values, ids = ranked(scaled)
         return pick(values - total, ids, draws)

@@ -43,6 +43,7 @@ class Group:
     ) -> None:
         self._model = model
         self._packer = packer
+        self._can_wait = can_wait
         self._hands_over = hands_over
         self._sampler = Sampler(can_wait=can_wait)
         self._flying: deque[Launch] = deque()
@@ -85,7 +86,7 @@ class Group:
         else:
             forward = forward_over(rows, sizes, segments)
             logits = self._model.logits(tokens, forward, heads.tokens)
-        scores = tuple((score, _ranks(logits, score)) for score in heads.scores)
+        scores = tuple((score, self._ranks(logits, score)) for score in heads.scores)
         if scores and heads.drawing:
             logits = logits[mx.array(heads.lines)]
         elif scores:
@@ -102,6 +103,13 @@ class Group:
                 self._flying.clear()
                 raise
         return found
+
+    def _ranks(self, logits: mx.array, score: Score) -> Ranks:
+        count = len(score.targets)
+        lines = logits[score.first : score.first + count]
+        top = score.row.spec.prompt.logprobs or 0
+        targets = mx.array(score.targets)
+        return rank(lines, targets, top, range(count), can_wait=self._can_wait)
 
     def _guided(self, done: Done) -> Guidance:
         """What grammars allow next; computed while the device does the forward."""
@@ -134,13 +142,6 @@ def guide(guidance: Guidance, place: int, row: DeviceRow) -> None:
         for token in forced:
             prompt.matcher.accept(token)
         guidance.forced[row] = forced
-
-
-def _ranks(logits: mx.array, score: Score) -> Ranks:
-    count = len(score.targets)
-    lines = logits[score.first : score.first + count]
-    top = score.row.spec.prompt.logprobs or 0
-    return rank(lines, mx.array(score.targets), top, range(count))
 
 
 def states(row: DeviceRow) -> list[mx.array]:

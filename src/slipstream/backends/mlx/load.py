@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,20 @@ from slipstream.contracts.errors import ModelError
 
 def load_model(path: Path, device: Device) -> nn.Module:
     """The model of folder `path`, evaluated. Raises ModelError with one clear line."""
+    return _loaded(path, device, mx.eval)
+
+
+def map_model(path: Path, device: Device) -> nn.Module:
+    """As `load_model`, but no weight is read until it is used; shapes and types are known."""
+    return _loaded(path, device, lambda weights: None)
+
+
+def _loaded(path: Path, device: Device, evaluate: Callable[[Any], None]) -> nn.Module:
     try:
         model, _ = load_mlx_lm(path, lazy=True)
         if device.is_cpu:
             to_float32(model)
-        mx.eval(model.parameters())
+        evaluate(model.parameters())
     except FileNotFoundError as error:
         raise ModelError(f"{path}: {error}. Download the model again.") from error
     except (ValueError, RuntimeError, KeyError, TypeError, OSError) as error:

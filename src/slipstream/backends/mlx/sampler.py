@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from slipstream.backends.mlx.draw import Draw, draw, likeliest
+from slipstream.backends.mlx.exponential import exponentials
 from slipstream.backends.mlx.processors import Processors
 from slipstream.backends.mlx.row import DeviceRow
 from slipstream.contracts.row import Ranked
@@ -90,13 +91,16 @@ class Sampler:
         if any(prompts[i].logprobs_raw for i in lines):
             early = mx.array([prompts[i].logprobs_raw for i in lines])[:, None]
             chosen = mx.where(early, raw[places], chosen)
-        return rank(chosen, tokens[places], max(prompts[i].logprobs or 0 for i in lines), lines)
+        top = max(prompts[i].logprobs or 0 for i in lines)
+        return rank(chosen, tokens[places], top, lines, can_wait=self._can_wait)
 
 
-def rank(logits: mx.array, tokens: mx.array, top: int, lines: Sequence[int]) -> Ranks:
+def rank(
+    logits: mx.array, tokens: mx.array, top: int, lines: Sequence[int], *, can_wait: bool
+) -> Ranks:
     """Log-probabilities of `tokens` (lines,) and of the `top` likeliest, under `logits`."""
     logits = logits.astype(mx.float32)
-    total = mx.logsumexp(logits, axis=-1, keepdims=True)
+    _, total = exponentials(logits, can_wait=can_wait)
     chosen = mx.take_along_axis(logits, tokens[:, None].astype(mx.int32), axis=-1) - total
     if top:
         values, ids = likeliest(logits, top)
