@@ -26,12 +26,19 @@ def spec(key, priority=0, lane=Lane.GROUP, deadline=math.inf):
     return RowSpec(key=key, lane=lane, prompt=asked, deadline=deadline)
 
 
-def taken(admission, lane=Lane.GROUP):
+def take(admission):
+    """The waiter whose turn it is, in its place."""
+    waiter = admission.head()
+    assert waiter is None or admission.take(waiter)
+    return waiter
+
+
+def taken(admission):
     """Everything in the order in which it gets the place."""
     keys = []
-    while waiter := admission.next(lane):
+    while waiter := take(admission):
         keys.append(waiter.key)
-        admission.leave(lane, 1.0)
+        admission.leave(waiter.lane, 1.0)
     return keys
 
 
@@ -63,18 +70,42 @@ def test_no_more_are_served_at_once_than_there_are_places():
     admission, _ = made(batch=2)
     for key in range(3):
         admission.offer([spec(key)])
-    assert [admission.next(Lane.GROUP) is not None for _ in range(3)] == [True, True, False]
+    assert [take(admission) is not None for _ in range(3)] == [True, True, False]
     admission.leave(Lane.GROUP, 1.0)
-    assert admission.next(Lane.GROUP).key == 2
+    assert take(admission).key == 2
 
 
 def test_the_lanes_do_not_wait_for_each_other():
     admission, _ = made(batch=1)
     for key, lane in enumerate((Lane.SOLO, Lane.SOLO, Lane.GROUP)):
         admission.offer([spec(key, lane=lane)])
-    assert admission.next(Lane.SOLO).key == 0
-    assert admission.next(Lane.SOLO) is None
-    assert admission.next(Lane.GROUP).key == 2
+    assert take(admission).key == 0
+    assert take(admission).key == 2
+    assert take(admission) is None
+
+
+def test_of_two_lanes_with_a_place_the_earlier_waiter_is_next():
+    admission, _ = made(batch=1)
+    for key, lane in enumerate((Lane.GROUP, Lane.SOLO)):
+        admission.offer([spec(key, lane=lane)])
+    admission.offer([spec(2, 2, lane=Lane.SOLO)])
+    assert taken(admission) == [2, 0, 1]
+
+
+def test_looking_at_the_head_takes_nothing():
+    admission, _ = made(batch=1)
+    admission.offer([spec(0)])
+    assert admission.head() is admission.head()
+    assert (admission.waiting, admission.occupancy().group.active) == (1, 0)
+
+
+def test_a_waiter_that_left_after_it_was_seen_takes_no_place():
+    admission, _ = made(batch=1)
+    admission.offer([spec(0)])
+    head = admission.head()
+    admission.withdraw(head)
+    assert not admission.take(head)
+    assert admission.occupancy().group.active == 0
 
 
 def test_a_waiter_that_a_free_place_will_take_does_not_count_as_queued():
@@ -118,11 +149,11 @@ def test_more_rows_than_can_ever_wait_are_no_matter_of_patience():
 def test_a_refusal_says_when_the_queue_should_have_passed():
     admission, _ = made(batch=2, queue=2)
     admission.offer([spec(0)])
-    admission.next(Lane.GROUP)
+    take(admission)
     admission.leave(Lane.GROUP, 6.0)
     for key in range(1, 3):
         admission.offer([spec(key)])
-        admission.next(Lane.GROUP)
+        take(admission)
     for key in range(3, 5):
         admission.offer([spec(key)])
     with pytest.raises(QueueFull) as refusal:
@@ -144,7 +175,7 @@ def test_what_has_been_taken_cannot_be_withdrawn():
     admission, _ = made()
     waiter = spec(0)
     admission.offer([waiter])
-    admission.next(Lane.GROUP)
+    take(admission)
     assert not admission.withdraw(waiter)
     assert admission.occupancy().group.active == 1
 
@@ -182,8 +213,8 @@ class Queue(RuleBasedStateMachine):
             self.waiting += [(rank, each.key, each) for each in asked]
 
     @rule()
-    def take(self):
-        got = self.admission.next(Lane.GROUP)
+    def take_one(self):
+        got = take(self.admission)
         if self.active == 2 or not self.waiting:
             assert got is None
         else:

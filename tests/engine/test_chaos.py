@@ -1,4 +1,5 @@
-"""P5, I2, I3, I9 under anything: arrivals, cancels, faults, jobs, slow readers, deadlines, close.
+"""P4, P5, I2, I3, I9 under anything: arrivals, cancels, faults, jobs, slow readers, deadlines,
+close, little memory, shared prefixes.
 
 After every run each session has ended once, nothing is held, and tokens are those of a solo run.
 """
@@ -9,25 +10,40 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from slipstream.contracts.errors import Cancelled, InvalidRequest, QueueFull
+from slipstream.contracts.placement import Abilities
 from slipstream.contracts.row import CancelReason, Failed, Finished
 from slipstream.engine.mailbox import Close
 from slipstream.testing.backend import VOCAB_SIZE, FakeBackend, solo_run
 
 from .rig import Rig, prompt, solo
 
-MOMENTS = ("open", "launch", "collect", "draw", "rewind", "park", "fork")
+MOMENTS = ("open", "launch", "collect", "draw", "rewind", "park", "fork", "keep", "project")
 POISON = 96  # a prompt that begins so, and then with a moment's number, always fails there
-ALWAYS_FAIL = {(POISON, moment) for moment in range(4)}  # a fork may never be asked for
+ALWAYS_FAIL = {(POISON, moment) for moment in (0, 1, 2, 3, 8)}  # others may never be asked for
+STEM = tuple(range(200))
+ABILITIES = [
+    Abilities(),
+    Abilities(prefixes=True),
+    Abilities(prefixes=True, snapshots=True),
+]
 
 
 class Engine(RuleBasedStateMachine):
-    @initialize(batch=st.integers(1, 4), queue=st.integers(0, 4), chunk=st.sampled_from([1, 3, 64]))
-    def build(self, batch, queue, chunk):
+    @initialize(
+        batch=st.integers(1, 4),
+        queue=st.integers(0, 4),
+        chunk=st.sampled_from([1, 3, 64]),
+        can=st.sampled_from(ABILITIES),
+        budget=st.sampled_from([0, 30, 250, 600]),
+        late=st.sampled_from([0, 0, 2]),
+    )
+    def build(self, batch, queue, chunk, can, budget, late):
         self.next_faults: list[str] = []
         self.sessions, self.readers, self.jobs, self.units = [], {}, [], []
+        self.alone_runs = {}
         self.closing = False
         self.rig = Rig(
-            FakeBackend(fault=self.fault),
+            FakeBackend(abilities=can, fault=self.fault, kv_budget=budget, late=late),
             batch=batch,
             queue=queue,
             prefill_chunk=chunk,
@@ -52,14 +68,21 @@ class Engine(RuleBasedStateMachine):
         alone=st.booleans(),
         read=st.booleans(),
         count=st.integers(1, 5),
+        stem=st.sampled_from([0, 0, 70, 150]),
+        boundaries=st.lists(st.integers(1, 160), max_size=2),
     )
-    def submit(self, ids, tokens, stops, priority, alone, read, count):
+    def submit(self, ids, tokens, stops, priority, alone, read, count, stem, boundaries):
         ask = solo if alone else prompt
-        fields = {"max_tokens": tokens, "stop_ids": stops, "priority": priority}
-        self.offer([ask(*ids, seed=seed, **fields) for seed in range(count)], read)
+        fields = {
+            "max_tokens": tokens,
+            "stop_ids": stops,
+            "priority": priority,
+            "boundaries": tuple(sorted(boundaries)),
+        }
+        self.offer([ask(*STEM[:stem], *ids, seed=seed, **fields) for seed in range(count)], read)
 
     @precondition(lambda self: not self.closing)
-    @rule(moment=st.sampled_from((0, 1, 2, 3, 6)), alone=st.booleans(), count=st.integers(1, 3))
+    @rule(moment=st.sampled_from((0, 1, 2, 3, 6, 8)), alone=st.booleans(), count=st.integers(1, 3))
     def submit_poison(self, moment, alone, count):
         ask = solo if alone else prompt
         self.offer([ask(POISON, moment, 5, max_tokens=6, seed=n) for n in range(count)], True)
@@ -127,12 +150,18 @@ class Engine(RuleBasedStateMachine):
         assert self.rig.backend.breaches == []
         assert all(load == (0, 0) for load in self.units)
         for session, reader in self.readers.items():
-            alone = solo_run(session.spec.prompt)
-            assert reader.tokens == alone[: len(reader.tokens)]
+            expected = self.alone(session.spec.prompt)
+            assert reader.tokens == expected[: len(reader.tokens)]
             if isinstance(session.outcome, Finished):
-                assert reader.tokens == alone
+                assert reader.tokens == expected
                 assert reader.events[-1].finish is session.outcome.reason
                 assert session.spec.prompt.ids[:2] not in ALWAYS_FAIL
+
+    def alone(self, asked):
+        known = (asked.ids, asked.max_tokens, asked.sampling.seed, asked.stop_ids)
+        if known not in self.alone_runs:
+            self.alone_runs[known] = solo_run(asked)
+        return self.alone_runs[known]
 
     def teardown(self):
         rig = self.rig

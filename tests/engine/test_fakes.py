@@ -28,6 +28,14 @@ def test_the_fake_backend_conforms():
     assert backend.breaches == []
 
 
+@pytest.mark.parametrize("snapshots", [False, True])
+def test_the_fake_backend_with_a_prefix_cache_conforms(snapshots):
+    backend = FakeBackend(abilities=Abilities(prefixes=True, snapshots=snapshots))
+    check_backend(backend, PROMPTS)
+    assert backend.live_rows == 0
+    assert backend.breaches == []
+
+
 def test_a_backend_that_cannot_batch_is_checked_on_the_solo_lane():
     check_backend(FakeBackend(abilities=Abilities(obstacle=Reason.MIXER_NOT_FOUND)), PROMPTS)
 
@@ -59,10 +67,35 @@ class Entangled(FakeBackend):
         return made
 
 
-@pytest.mark.parametrize("broken", [Eager, Leaking, Stuck, Forgetful, Entangled])
+class Misremembering(FakeBackend):
+    def open(self, spec):
+        row = super().open(spec)
+        if row.cached:
+            row.states[-1] ^= 1
+        return row
+
+
+class Touching(FakeBackend):
+    def keep(self, row):
+        super().keep(row)
+        row.states[-1] ^= 1
+
+
+class Understating(FakeBackend):
+    def project(self, spec):
+        return len(spec.prompt.ids)
+
+
+@pytest.mark.parametrize("broken", [Eager, Leaking, Stuck, Forgetful, Entangled, Understating])
 def test_a_backend_that_breaks_a_rule_is_found(broken):
     with pytest.raises(AssertionError):
         check_backend(broken(), PROMPTS)
+
+
+@pytest.mark.parametrize("broken", [Misremembering, Touching])
+def test_a_prefix_cache_that_breaks_a_rule_is_found(broken):
+    with pytest.raises(AssertionError):
+        check_backend(broken(abilities=Abilities(prefixes=True)), PROMPTS)
 
 
 def test_the_fake_draws_as_its_plain_twin():
@@ -120,6 +153,18 @@ def misuse_fork_of_another_prompt(backend, row):
     fork(backend, row, prompt(3, 2, 1))
 
 
+def misuse_keep_in_flight(backend, row):
+    backend.launch([Advance(row, 2)])
+    backend.keep(row)
+
+
+def misuse_keep_past_the_prompt(backend, row):
+    for tokens in (3, 1):
+        backend.launch([Advance(row, tokens)])
+    backend.collect(0)
+    backend.keep(row)
+
+
 @pytest.mark.parametrize(
     "misuse",
     [
@@ -131,6 +176,8 @@ def misuse_fork_of_another_prompt(backend, row):
         misuse_fork_after_a_draw,
         misuse_fork_in_flight,
         misuse_fork_of_another_prompt,
+        misuse_keep_in_flight,
+        misuse_keep_past_the_prompt,
     ],
 )
 def test_misuse_is_raised_and_noted(misuse):
@@ -139,6 +186,25 @@ def test_misuse_is_raised_and_noted(misuse):
     with pytest.raises(AssertionError):
         misuse(backend, row)
     assert len(backend.breaches) == 1
+
+
+def test_more_bytes_than_the_budget_are_a_breach():
+    backend = FakeBackend(kv_budget=10)
+    opened(backend)
+    with pytest.raises(AssertionError, match="14 bytes are promised to rows of 10"):
+        opened(backend, key=1)
+
+
+@pytest.mark.parametrize(("snapshots", "found"), [(False, 4), (True, 0)])
+def test_what_is_kept_serves_prompts_that_begin_alike(snapshots, found):
+    backend = FakeBackend(abilities=Abilities(prefixes=True, snapshots=snapshots))
+    row = opened(backend, asked=prompt(*range(9)))
+    backend.launch([Advance(row, 6)])
+    backend.collect(0)
+    backend.keep(row)
+    assert opened(backend, key=1, asked=prompt(0, 1, 2, 3, 50)).cached == found
+    assert opened(backend, key=2, asked=prompt(*range(9))).cached == 6
+    assert opened(backend, key=3, asked=prompt(*range(9), cache_salt="other")).cached == 0
 
 
 def test_a_tainted_row_needs_a_rewind():

@@ -63,7 +63,7 @@ def test_with_fewer_tokens_than_rows_the_first_rows_get_them():
 
 def test_a_row_that_others_wait_for_keeps_its_last_token():
     rows = wanting(9, 2, 1, 1)
-    moves = planner().plan(rows, running=False, leading={0, 1, 2})
+    moves = planner().plan(rows, running=False, rooms={0: 8, 1: 1, 2: 0})
     assert [(move.row.spec.key, move.tokens) for move in moves] == [(0, 8), (1, 1), (3, 1)]
 
 

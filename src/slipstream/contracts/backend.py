@@ -90,9 +90,10 @@ class Backend(Protocol):
         """Bytes of the row of `spec` at its full length, prompt and max_tokens, at most."""
         ...
 
-    def open(self, spec: RowSpec) -> Row:
+    def open(self, spec: RowSpec) -> Row | None:
         """Takes `spec` and makes its row; what the prefix cache has of its prompt is computed
-        already (`row.cached`). Raises Fault, and then holds nothing of it."""
+        already (`row.cached`). None while that is on its way from a disk: to be asked again in
+        the next turn, or never. Raises Fault; then, and with None, it holds nothing of `spec`."""
         ...
 
     def keep(self, row: Row) -> None:

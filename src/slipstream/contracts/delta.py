@@ -35,9 +35,11 @@ class ToolDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """What a step added. Whole characters only; empty text is fine.
+    """What a step added: reasoning, then text, then calls. Whole characters only; empty text is
+    fine.
 
-    `tokens` counts the drawn tokens that this piece accounts for, ends included.
+    `tokens` counts the drawn tokens that this piece accounts for, ends included, and
+    `reasoning_tokens` those of them that were drawn within reasoning.
     The last delta of a choice, and only it, carries `finish`, and `stop` where a stop string
     made it end: which one.
     """
@@ -47,6 +49,7 @@ class Delta:
     reasoning: str = ""
     calls: tuple[ToolDelta, ...] = ()
     tokens: int = 0
+    reasoning_tokens: int = 0
     logprobs: tuple[TextLogprob, ...] = ()
     finish: FinishReason | None = None
     stop: str = ""

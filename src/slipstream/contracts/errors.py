@@ -49,12 +49,23 @@ class InvalidRequest(Refusal):
 class ContextExceeded(InvalidRequest):
     code = "context_length_exceeded"
 
-    def __init__(self, tokens: int, context: int, *, param: str, at_least: bool = False) -> None:
-        """`at_least`: there are more than `tokens`, and nobody counted how many."""
+    def __init__(
+        self,
+        tokens: int,
+        context: int,
+        *,
+        param: str,
+        at_least: bool = False,
+        by_memory: bool = False,
+    ) -> None:
+        """`at_least`: there are more than `tokens`, and nobody counted how many. `by_memory`: the
+        model could read more, but the memory for rows holds no more."""
+        what = "the memory for rows here holds" if by_memory else "this model's context is"
         super().__init__(
             f"The prompt has {'at least ' if at_least else ''}{tokens} tokens, "
-            f"but this model's context is {context} tokens. "
-            f"Shorten it by at least {tokens - context + 1} tokens.",
+            f"but {what} {context} tokens. "
+            f"Shorten it by at least {tokens - context + 1} tokens"
+            f"{', or raise --kv-budget or --memory-budget' if by_memory else ''}.",
             param=param,
         )
         self.tokens = tokens

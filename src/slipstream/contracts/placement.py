@@ -41,6 +41,8 @@ class Abilities:
     adapters: frozenset[str] = frozenset()
     media: bool = False
     context: int | None = None  # most tokens that one row can hold in this memory; None: any
+    prefixes: bool = False  # what `keep` is given is found by rows that begin alike
+    snapshots: bool = False  # and only at the very lengths at which it was kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from slipstream.contracts.backend import Memory, PrefixStats
 from slipstream.contracts.placement import Placement
@@ -35,6 +36,40 @@ class Report:
         )
 
 
+class RowState(StrEnum):
+    QUEUED = "queued"
+    PREFILL = "prefill"  # it has a place and has drawn nothing yet
+    DECODE = "decode"
+    PARKED = "parked"  # it has a place, and an exclusive job has the device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowReport:
+    """One choice of a prompt, that has not ended, in tokens. `computed` of the prompt, cached
+    ones included."""
+
+    choice: int
+    placement: Placement
+    state: RowState
+    prompt_tokens: int
+    computed: int = 0
+    cached_tokens: int = 0
+    generated: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTimes:
+    """Seconds of the device thread by what it did; of one turn, or of all of them.
+
+    `prefill` are steps in which some prompt was filled, `step` those in which none was."""
+
+    admit: float = 0.0
+    prefill: float = 0.0
+    step: float = 0.0
+    publish: float = 0.0
+    idle: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneStats:
     active: int = 0
@@ -48,6 +83,14 @@ class SpecStats:
 
     drafted: int = 0
     accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """What a flush of the prefix cache made durable: files, and their bytes."""
+
+    written: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +107,7 @@ class EngineStats:
     lease_waiting: int = 0
     memory: Memory = field(default_factory=Memory)
     spec: SpecStats = field(default_factory=SpecStats)
+    times: TurnTimes = field(default_factory=TurnTimes)
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0

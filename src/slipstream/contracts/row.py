@@ -25,6 +25,7 @@ class CancelReason(StrEnum):
     SLOW_READER = "slow_reader"
     SINK_FAULT = "sink_fault"
     SHUTDOWN = "shutdown"
+    OPERATOR = "operator"  # somebody with a right to it ended it
 
 
 class Matcher(Protocol):

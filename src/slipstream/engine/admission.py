@@ -104,21 +104,22 @@ class Admission:
     def withdraw(self, spec: RowSpec) -> bool:
         """Takes one waiter out. False when it no longer waits: then it belongs to the device."""
         with self._lock:
-            waiting = self._lanes[spec.lane].waiting
-            for place, waiter in enumerate(waiting):
-                if waiter.spec.key == spec.key:
-                    del waiting[place]
-                    return True
-        return False
+            return remove(self._lanes[spec.lane].waiting, spec)
 
-    def next(self, lane: Lane) -> RowSpec | None:
-        """The waiter whose turn it is, with a place taken for it until `leave`, or None."""
+    def head(self) -> RowSpec | None:
+        """The waiter whose turn it is, of all for whom their lane has a free place, or None."""
         with self._lock:
-            places = self._lanes[lane]
-            if not places.waiting or places.free == 0:
-                return None
-            places.active += 1
-            return places.waiting.pop(0).spec
+            heads = [lane.waiting[0] for lane in self._lanes.values() if lane.waiting and lane.free]
+            return min(heads).spec if heads else None
+
+    def take(self, spec: RowSpec) -> bool:
+        """Gives a waiter a place, until `leave`. False when it has been withdrawn."""
+        with self._lock:
+            lane = self._lanes[spec.lane]
+            assert lane.free > 0
+            taken = remove(lane.waiting, spec)
+            lane.active += taken
+            return taken
 
     def leave(self, lane: Lane, held: float) -> None:
         """Gives a place back that was held for `held` seconds."""
@@ -167,3 +168,12 @@ class Admission:
         )
         error.retry_after = min(LONGEST_RETRY, max(1, math.ceil(rounds * self._held_seconds)))
         return error
+
+
+def remove(waiting: list[Waiter], spec: RowSpec) -> bool:
+    """Takes the waiter with `spec` out. False when there is none."""
+    for place, waiter in enumerate(waiting):
+        if waiter.spec.key == spec.key:
+            del waiting[place]
+            return True
+    return False

@@ -37,7 +37,7 @@ from slipstream.engine.mailbox import (
     Update,
     Wake,
 )
-from slipstream.engine.placement import place
+from slipstream.engine.placement import place, refuse_too_long
 from slipstream.engine.session import Session
 
 
@@ -63,7 +63,9 @@ class Desk:
         `prompts` differ in seed and matcher only. Takes them; when this raises, the caller still
         holds them. Raises InvalidRequest for what cannot run here, QueueFull when too many wait.
         """
-        placement = place(prompts[0].needs, self._mailbox.snapshot.abilities)
+        abilities = self._mailbox.snapshot.abilities
+        placement = place(prompts[0].needs, abilities)
+        refuse_too_long(prompts[0], abilities)
         now = self._clock.now()
         specs = self._specs(prompts, placement.lane, now + self._limits.request_timeout)
         self._admission.offer(specs)

@@ -13,12 +13,12 @@ from slipstream.contracts.backend import Backend
 from slipstream.contracts.clock import Clock
 from slipstream.contracts.errors import Cancelled, Fault, ModelError
 from slipstream.contracts.limits import Limits
-from slipstream.contracts.placement import Lane
 from slipstream.contracts.report import EngineStats
-from slipstream.contracts.row import CancelReason, Stopped
+from slipstream.contracts.row import CancelReason, Failed, Stopped
 from slipstream.engine.admission import Admission
-from slipstream.engine.guard import forward_fault, guarded
+from slipstream.engine.guard import forward_fault, guarded, open_fault
 from slipstream.engine.lease import Lease, Work
+from slipstream.engine.ledger import Ledger
 from slipstream.engine.mailbox import (
     Abandon,
     Ask,
@@ -34,6 +34,7 @@ from slipstream.engine.mailbox import (
 from slipstream.engine.stepper import Stepper
 
 log = logging.getLogger(__name__)
+LOOK_AGAIN_SECONDS = 0.002  # whether a disk has given what all rows wait for
 
 
 def load(factory: Callable[[], Backend]) -> Backend:
@@ -64,7 +65,8 @@ class Driver:
         self._admission = admission
         self._mailbox = mailbox
         self._clock = clock
-        self._stepper = Stepper(backend, admission, limits, clock)
+        self._ledger = Ledger()
+        self._stepper = Stepper(backend, admission, self._ledger, limits, clock)
         self._lease = Lease()
         self._closing: float | None = None  # until when rows may run on
         self._settled: list[Settled] = []
@@ -76,7 +78,10 @@ class Driver:
     def run(self) -> None:
         """Turns until closed; asleep while there is nothing to do."""
         while not self.closed:
-            if not self.turn() and not self.closed:
+            more = self.turn()
+            if self._stepper.resting and not self._lease.queued and self._lease.held is None:
+                self._mailbox.wait(LOOK_AGAIN_SECONDS)
+            elif not more and not self.closed:
                 self._mailbox.wait()
 
     def turn(self) -> bool:
@@ -145,8 +150,19 @@ class Driver:
             self._drop(self._lease.held)
 
     def _admit(self) -> None:
-        for lane in Lane:
-            while spec := self._admission.next(lane):
+        """In order of rank over both lanes: who waits for bytes holds up all that come after, so
+        that small rows do not overtake it for ever."""
+        while spec := self._admission.head():
+            try:
+                nbytes = guarded(open_fault, self._backend.project, spec)
+                if not self._ledger.fits(nbytes, self._memory.kv_budget):
+                    return
+            except Fault as fault:
+                if self._admission.withdraw(spec):
+                    self._stepper.refuse(spec, Failed(fault), Progress())
+                continue
+            if self._admission.take(spec):
+                self._ledger.reserve(spec.key, nbytes)
                 self._stepper.admit(spec)
 
     def _run_exclusive(self, work: Work) -> None:

@@ -114,10 +114,10 @@ class Mailbox:
             taken, self._inbox = self._inbox, []
             return taken
 
-    def wait(self) -> None:
-        """Sleeps until there is a message."""
+    def wait(self, most: float | None = None) -> None:
+        """Sleeps until there is a message, or for `most` seconds."""
         with self._filled:
-            self._filled.wait_for(lambda: self._inbox)
+            self._filled.wait_for(lambda: self._inbox, most)
 
     def publish(self, snapshot: Snapshot, delivery: Delivery) -> None:
         """The snapshot first: who sees a session's end sees the counts after it."""

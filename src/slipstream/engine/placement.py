@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipstream.contracts.errors import InvalidRequest
+from slipstream.contracts.errors import ContextExceeded, InvalidRequest
 from slipstream.contracts.placement import (
     AUTOREGRESSIVE,
     Abilities,
@@ -11,6 +11,7 @@ from slipstream.contracts.placement import (
     Placement,
     Reason,
 )
+from slipstream.contracts.row import Prompt
 
 
 def place(needs: Needs, abilities: Abilities) -> Placement:
@@ -45,3 +46,19 @@ def refuse_impossible(needs: Needs, abilities: Abilities) -> None:
             "This model reads text only; send the messages without images, audio or video.",
             param="messages",
         )
+
+
+def refuse_too_long(prompt: Prompt, abilities: Abilities) -> None:
+    """Raises InvalidRequest, with the numbers, for a row that this memory can never hold."""
+    most, tokens = abilities.context, len(prompt.ids)
+    if most is None or tokens + prompt.max_tokens <= most:
+        return
+    if tokens >= most:
+        raise ContextExceeded(tokens, most, param="prompt", by_memory=True)
+    raise InvalidRequest(
+        f"The prompt has {tokens} tokens and max_tokens is {prompt.max_tokens}, but this memory "
+        f"holds {most} tokens of one request. Set max_tokens to at most {most - tokens}, raise "
+        "--kv-budget, or choose a smaller --kv-scheme.",
+        param="max_tokens",
+        code="context_length_exceeded",
+    )

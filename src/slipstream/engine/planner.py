@@ -1,38 +1,39 @@
 """Who advances by how many tokens: a fair chunk that keeps the gap of running rows.
 
-Learns the price of a prompt token from the time that forwards took. Knows no lanes.
+Knows no lanes, and no reasons why a row must stop on its way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from slipstream.contracts.backend import Advance, Row
 from slipstream.contracts.limits import Limits
+from slipstream.engine.price import Price
 
-SMOOTHING = 0.3  # weight of the newest measurement
 # Where a prompt's own tokens are scored, the logits of a whole chunk are held at once, and each
 # token's are as wide as the vocabulary.
 SCORED_CHUNK = 256
+NO_STOPS: Mapping[int, int] = MappingProxyType({})
 
 
 class Planner:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._base: float | None = None  # seconds of a turn in which no row fills
-        self._price: float | None = None  # seconds per prompt token on top
+        self._price = Price()
 
     def plan(
-        self, rows: Sequence[Row], running: bool, leading: Collection[int] = ()
+        self, rows: Sequence[Row], running: bool, rooms: Mapping[int, int] = NO_STOPS
     ) -> list[Advance]:
         """One step for every row that decodes; the others share one budget of prompt tokens.
 
         Shares are equal, and what a short row leaves of its share goes to the longer ones.
         Where the budget has fewer tokens than there are rows, the first rows get them.
-        Rows whose keys are in `leading` keep one token pending, for others to begin with."""
+        A row whose key is in `rooms` advances by no more than that, possibly by nothing."""
         left = self.budget(running)
-        wants = {row.spec.key: wanted(row, row.spec.key in leading) for row in rows}
-        fills = [row for row in rows if row.pending > 1][:left]
+        wants = {row.spec.key: wanted(row, rooms.get(row.spec.key)) for row in rows}
+        fills = [row for row in rows if row.pending > 1 and wants[row.spec.key]][:left]
         shares = {row.spec.key: wants[row.spec.key] for row in rows if row.pending == 1}
         for served, row in enumerate(sorted(fills, key=lambda row: wants[row.spec.key])):
             fair = -(-left // (len(fills) - served))
@@ -44,27 +45,17 @@ class Planner:
     def budget(self, running: bool) -> int:
         """Prompt tokens for one turn; fewer when `running` rows wait for their next token."""
         limits = self._limits
-        if not running or self._price == 0:
+        if not running:
             return limits.prefill_chunk
-        if self._price is None:
-            return min(limits.prefill_floor, limits.prefill_chunk)
-        fitting = int((limits.target_gap - (self._base or 0.0)) / self._price)
+        fitting = self._price.fitting(limits.target_gap)
         return min(limits.prefill_chunk, max(limits.prefill_floor, fitting))
 
     def measure(self, filled: int, seconds: float) -> None:
         """A turn took `seconds`, and `filled` tokens beyond one per row were in it."""
-        if filled == 0:
-            self._base = smooth(self._base, seconds)
-        else:
-            spent = max(0.0, seconds - (self._base or 0.0))
-            self._price = smooth(self._price, spent / filled)
+        self._price.measure(filled, seconds)
 
 
-def wanted(row: Row, leads: bool) -> int:
+def wanted(row: Row, room: int | None) -> int:
     """The most tokens that `row` may advance by in one turn."""
-    tokens = row.pending - leads
+    tokens = row.pending if room is None else min(row.pending, room)
     return min(tokens, SCORED_CHUNK) if row.spec.prompt.prompt_logprobs else tokens
-
-
-def smooth(known: float | None, newest: float) -> float:
-    return newest if known is None else known + SMOOTHING * (newest - known)

@@ -10,11 +10,28 @@ from slipstream.contracts.row import FinishReason, Outcome, RowSpec, TokenEvent
 from slipstream.engine.mailbox import Progress, Update
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A length of its prompt at which a row rests: to be kept, or to be forked."""
+
+    length: int
+    keep: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A newcomer is made once the row `key` has come to `stop`."""
+
+    key: int
+    stop: Stop
+
+
 @dataclass(slots=True, kw_only=True)
 class Live:
     """A row from its place to its end, owned by the driver.
 
-    `row` is None while another choice of the request fills the prompt for this one too.
+    `row` is None while another row fills what this one `awaited` too. `kept` is how much of its
+    prompt the prefix cache was given, or gave; `boundaries` are where it should get more.
     `launched` runs ahead of `tokens` by the draws that are not read yet.
     `suspect`: it was in a forward that failed, and has not yet drawn a token alone since.
     """
@@ -22,6 +39,9 @@ class Live:
     spec: RowSpec
     admitted: float
     row: Row | None = None
+    awaited: Awaited | None = None
+    boundaries: tuple[int, ...] = ()
+    kept: int = 0
     launched: int = 0
     tokens: list[int] = field(default_factory=list)
     suspect: bool = False
@@ -40,6 +60,11 @@ class Live:
     def fills(self) -> bool:
         """Has drawn nothing yet, so that others may begin with what it has computed."""
         return self.row is not None and not self.suspect and self.launched == 0
+
+    @property
+    def computed(self) -> int:
+        """Tokens of its prompt that are computed, or will be by what is in flight."""
+        return len(self.spec.prompt.ids) - self.row.pending if self.row and self.fills else 0
 
     @property
     def ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""The rows on the device: opens them, starts and reads their forwards, retries, ends them.
+"""The rows on the device: starts and reads their forwards, retries them, ends them.
 
 Knows what is in flight and who is to blame for a fault. When it is the rows' turn, it does
 not know.
@@ -7,8 +7,7 @@ not know.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 
 from slipstream.contracts.backend import Advance, Backend, Drawn, Row
 from slipstream.contracts.clock import Clock
@@ -17,8 +16,10 @@ from slipstream.contracts.limits import Limits
 from slipstream.contracts.placement import Lane
 from slipstream.contracts.row import Failed, Finished, Outcome, RowSpec
 from slipstream.engine.admission import Admission
-from slipstream.engine.guard import forward_fault, guarded, open_fault
+from slipstream.engine.guard import forward_fault, guarded
+from slipstream.engine.ledger import Ledger
 from slipstream.engine.mailbox import Progress, Update
+from slipstream.engine.newcomers import Newcomers
 from slipstream.engine.planner import Planner
 from slipstream.engine.rows import Flight, Live
 
@@ -29,16 +30,23 @@ class Stepper:
     """Borrows the backend, and owns every row from `open` on. Raises nothing of a backend's."""
 
     def __init__(
-        self, backend: Backend, admission: Admission, limits: Limits, clock: Clock
+        self,
+        backend: Backend,
+        admission: Admission,
+        ledger: Ledger,
+        limits: Limits,
+        clock: Clock,
     ) -> None:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generated_tokens = 0
         self._backend = backend
         self._admission = admission
+        self._ledger = ledger
         self._planner = Planner(limits)
         self._clock = clock
         self._rows: dict[int, Live] = {}
+        self._newcomers = Newcomers(backend, self._rows, self._flies, self.end)
         self._flights: list[Flight] = []
         self._read_at = 0.0  # when the newest launch was read
         self._endings: list[Update] = []
@@ -52,19 +60,26 @@ class Stepper:
         """There are rows, or launches to be read."""
         return bool(self._rows or self._flights)
 
+    @property
+    def resting(self) -> bool:
+        """There are rows, and none of them goes on before something comes from a disk."""
+        lives = self._rows.values()
+        return bool(lives) and not self._flights and all(live.row is None for live in lives)
+
     def find(self, key: int) -> Live | None:
         return self._rows.get(key)
 
     def admit(self, spec: RowSpec) -> None:
-        """Takes `spec`, which holds a place; `step` makes its row."""
+        """Takes `spec`, which holds a place and its bytes; `step` makes its row."""
         self._rows[spec.key] = Live(spec=spec, admitted=self._clock.now())
 
     def step(self) -> None:
         """Makes rows, starts one forward per lane, then reads those of the turn before."""
-        leading = self._open()
+        self._newcomers.keep()
+        self._newcomers.open()
         ready = [live.row for live in self._rows.values() if live.row and live.ready]
         running = any(live.launched for live in self._rows.values())
-        moves = self._planner.plan(ready, running, leading)
+        moves = self._planner.plan(ready, running, self._newcomers.rooms())
         lanes = [[move for move in moves if move.row.spec.lane is lane] for lane in Lane]
         plans = [plan for plan in lanes if plan]
         if all(self._launch(plan) for plan in plans):
@@ -96,9 +111,10 @@ class Stepper:
             self.distrust_all(fault)
 
     def end(self, live: Live, outcome: Outcome) -> None:
-        """The one way out of a row: told, place given back, released."""
+        """The one way out of a row: told, place and bytes given back, released."""
         del self._rows[live.spec.key]
         self._endings.append(live.update(outcome))
+        self._ledger.release(live.spec.key)
         self._admission.leave(live.spec.lane, self._clock.now() - live.admitted)
         if live.row is None:
             return
@@ -124,35 +140,8 @@ class Stepper:
             self.end(live, Failed(fault))
         self._distrust(self.living, fault)
 
-    def _open(self) -> set[int]:
-        """Makes the rows of newcomers. A choice whose request has a row that still fills waits for
-        it, and then forks it. Returns the keys of rows that are waited for."""
-        leading = set()
-        for live in [live for live in self._rows.values() if live.row is None]:
-            source = self._source(live.family)
-            if source is None:
-                self._make(live, partial(self._backend.open, live.spec))
-            elif source.pending == 1 and not self._flies(source):
-                self._make(live, partial(self._backend.fork, source, live.spec))
-            else:
-                leading.add(source.spec.key)
-        return leading
-
-    def _source(self, family: int) -> Row | None:
-        """The row that fills the prompt of all choices of `family`, if there is one now."""
-        lives = (live for live in self._rows.values() if live.family == family and live.fills)
-        return next((live.row for live in lives), None)
-
     def _flies(self, row: Row) -> bool:
         return any(move.row is row for flight in self._flights for move in flight.plan)
-
-    def _make(self, live: Live, make: Callable[[], Row]) -> None:
-        """Gives `live` its row, or ends it."""
-        try:
-            live.row = guarded(open_fault, make)
-        except Fault as fault:
-            log.warning("a row did not open: %s", fault)
-            self.end(live, Failed(fault))
 
     def _launch(self, plan: Sequence[Advance]) -> bool:
         """Starts one forward. False when it failed: then nothing is in flight any more."""

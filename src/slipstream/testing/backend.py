@@ -6,6 +6,7 @@ It notes every breach of the protocol in `breaches`, since an exception may be c
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -14,12 +15,14 @@ from slipstream.contracts.errors import RowFault
 from slipstream.contracts.placement import Abilities, Lane
 from slipstream.contracts.row import Prompt, RowSpec
 from slipstream.testing.clock import ManualClock
+from slipstream.testing.prefixes import FakePrefixes
 
 VOCAB_SIZE = 97
 WORD = (1 << 64) - 1
 
 Fault = Callable[[str, Sequence[RowSpec]], Exception | None]
-"""What to raise at a moment (open, fork, launch, collect, draw, rewind, park) with these rows."""
+"""What to raise with these rows at a moment: project, open, fork, keep, launch, collect, draw,
+rewind or park."""
 
 
 def mix(state: int, value: int) -> int:
@@ -51,11 +54,14 @@ def draw(state: int, seed: int, position: int) -> int:
 class FakeRow:
     spec: RowSpec
     known: list[int]
-    computed: int = 0
-    state: int = 0
+    states: list[int] = field(default_factory=lambda: [0])  # after none, one, ... of known
     cached: int = 0
     tainted: bool = False
     released: bool = False
+
+    @property
+    def computed(self) -> int:
+        return len(self.states) - 1
 
     @property
     def pending(self) -> int:
@@ -64,11 +70,10 @@ class FakeRow:
     def advance(self, tokens: int) -> int | None:
         """Computes `tokens` known ones; draws one when none is left."""
         for token in self.known[self.computed : self.computed + tokens]:
-            self.state = mix(self.state, token)
-        self.computed += tokens
+            self.states.append(mix(self.states[-1], token))
         if self.pending:
             return None
-        token = draw(self.state, self.spec.prompt.sampling.seed, len(self.known))
+        token = draw(self.states[-1], self.spec.prompt.sampling.seed, len(self.known))
         self.known.append(token)
         return token
 
@@ -76,6 +81,7 @@ class FakeRow:
 @dataclass(slots=True)
 class Launched:
     moves: Sequence[tuple[FakeRow, int]]
+    seconds: float
     draws: list[tuple[FakeRow, int]] = field(default_factory=list)
 
 
@@ -87,7 +93,10 @@ class FakeBackend:
     """Belongs to the first thread that opens, launches or collects.
 
     `fault` is asked at every moment that may fail. With a `clock`, reading a launch takes
-    `seconds_per_step`, and `seconds_per_token` for each token in it."""
+    `seconds_per_step`, `seconds_per_token` for each token in it, and `seconds_per_pair` for each
+    token of the same row before that one. A row takes a byte a token; `kv_budget` 0 is no bound.
+    Where `abilities` have prefixes, what is kept or released is found again. A row opens only when
+    it is asked for once more than `late` times, as if what it begins with came from a disk."""
 
     def __init__(
         self,
@@ -97,17 +106,26 @@ class FakeBackend:
         clock: ManualClock | None = None,
         seconds_per_step: float = 0.0,
         seconds_per_token: float = 0.0,
+        seconds_per_pair: float = 0.0,
+        kv_budget: int = 0,
+        late: int = 0,
     ) -> None:
         self.abilities = abilities or Abilities()
         self.closed = False
         self.breaches: list[str] = []
         self.opened: list[int] = []  # keys, in order
         self.forks: dict[int, int] = {}  # key -> that of the row it began with
+        self.kept: list[tuple[int, int]] = []  # key and length, in order
         self.plans: list[dict[int, int]] = []  # of every launch: key -> tokens
         self._fault = fault
         self._clock = clock
         self._step_seconds = seconds_per_step
         self._token_seconds = seconds_per_token
+        self._pair_seconds = seconds_per_pair
+        self._kv_budget = kv_budget
+        self._late = late
+        self._asked: Counter[int] = Counter()  # key -> times that `open` made it wait
+        self._prefixes = FakePrefixes(snapshots=self.abilities.snapshots)
         self._rows: dict[int, FakeRow] = {}
         self._flights: list[Launched] = []
         self._thread: int | None = None
@@ -116,26 +134,46 @@ class FakeBackend:
     def live_rows(self) -> int:
         return len(self._rows)
 
-    def open(self, spec: RowSpec) -> Row:
+    def open(self, spec: RowSpec) -> Row | None:
         self._enter()
         self._may_fail("open", [spec])
+        if self._asked[spec.key] < self._late:
+            self._asked[spec.key] += 1
+            return None
         self.opened.append(spec.key)
-        return self._new(FakeRow(spec, list(spec.prompt.ids)))
+        found = self.abilities.prefixes and not spec.prompt.prompt_logprobs
+        states = list(self._prefixes.find(spec)) if found else [0]
+        return self._new(FakeRow(spec, list(spec.prompt.ids), states, cached=len(states) - 1))
+
+    def project(self, spec: RowSpec) -> int:
+        self._enter()
+        self._may_fail("project", [spec])
+        return spec.length_limit
+
+    def keep(self, row: Row) -> None:
+        self._enter()
+        mine, key = self._mine(row), row.spec.key
+        self._rule(not mine.tainted, f"row {key} was kept tainted")
+        self._rule(not self._flying(mine), f"row {key} was kept in flight")
+        inside = mine.computed <= len(mine.spec.prompt.ids)
+        self._rule(inside, f"row {key} was kept past its prompt")
+        self._may_fail("keep", [mine.spec])
+        self.kept.append((key, mine.computed))
+        self._remember(mine)
 
     def fork(self, row: Row, spec: RowSpec) -> Row:
         self._enter()
         source = self._mine(row)
         key = row.spec.key
-        flying = any(source is mine for flight in self._flights for mine, _ in flight.moves)
         self._rule(not source.tainted, f"row {key} was forked tainted")
-        self._rule(not flying, f"row {key} was forked in flight")
+        self._rule(not self._flying(source), f"row {key} was forked in flight")
         drawn = len(source.known) - len(source.spec.prompt.ids)
         self._rule(drawn == 0 and source.pending > 0, f"row {key} was forked after a draw")
         self._rule(spec.prompt.ids == source.spec.prompt.ids, f"row {key} has another prompt")
         self._may_fail("fork", [spec])
         self.forks[spec.key] = key
-        computed = source.computed
-        return self._new(FakeRow(spec, list(source.known), computed, source.state, cached=computed))
+        states = list(source.states)
+        return self._new(FakeRow(spec, list(source.known), states, cached=source.computed))
 
     def launch(self, plan: Sequence[Advance]) -> None:
         self._enter()
@@ -158,10 +196,10 @@ class FakeBackend:
         except Exception:
             self._taint(moves)
             raise
+        seconds = self._step_seconds + sum(self._seconds(row, tokens) for row, tokens in moves)
         draws = [(row, row.advance(tokens)) for row, tokens in moves]
-        self._flights.append(
-            Launched(moves, [(r, token) for r, token in draws if token is not None])
-        )
+        drawn = [(row, token) for row, token in draws if token is not None]
+        self._flights.append(Launched(moves, seconds, drawn))
 
     def collect(self, keep: int) -> Sequence[Drawn]:
         self._enter()
@@ -176,8 +214,7 @@ class FakeBackend:
                 raise
             flight = self._flights.pop(0)
             if self._clock:
-                tokens = sum(count for _, count in flight.moves)
-                self._clock.advance(self._step_seconds + tokens * self._token_seconds)
+                self._clock.advance(flight.seconds)
             drawn += [self._drawn(row, token) for row, token in flight.draws if not row.released]
         return drawn
 
@@ -189,7 +226,7 @@ class FakeBackend:
         ahead = list(drawn) != mine.known[prompt : prompt + len(drawn)]
         self._rule(not ahead, f"row {row.spec.key} was rewound to tokens that it never drew")
         mine.known = [*mine.spec.prompt.ids, *drawn]
-        mine.computed, mine.state, mine.tainted = 0, 0, False
+        mine.states, mine.tainted = [0], False
         for flight in self._flights:
             flight.draws = [(other, token) for other, token in flight.draws if other is not mine]
 
@@ -197,6 +234,8 @@ class FakeBackend:
         self._enter()
         if mine := self._rows.pop(row.spec.key, None):
             mine.released = True
+            if not mine.tainted and not self._flying(mine):
+                self._remember(mine)
 
     def park(self) -> None:
         self._enter()
@@ -204,7 +243,8 @@ class FakeBackend:
         self._rule(not self._flights, "parked with launches in flight")
 
     def memory(self) -> Memory:
-        return Memory(kv=sum(row.computed for row in self._rows.values()))
+        held = sum(row.computed for row in self._rows.values())
+        return Memory(kv=held, kv_budget=self._kv_budget)
 
     def close(self) -> None:
         self._enter()
@@ -215,7 +255,21 @@ class FakeBackend:
         key = row.spec.key
         self._rule(key not in self._rows, f"row {key} was opened twice")
         self._rows[key] = row
+        promised = sum(each.spec.length_limit for each in self._rows.values())
+        within = promised <= self._kv_budget or not self._kv_budget
+        self._rule(within, f"{promised} bytes are promised to rows of {self._kv_budget}")
         return row
+
+    def _remember(self, row: FakeRow) -> None:
+        if self.abilities.prefixes:
+            self._prefixes.keep(row.spec, row.known[: row.computed], row.states)
+
+    def _flying(self, row: FakeRow) -> bool:
+        return any(row is mine for flight in self._flights for mine, _ in flight.moves)
+
+    def _seconds(self, row: FakeRow, tokens: int) -> float:
+        pairs = tokens * row.computed + tokens * (tokens - 1) / 2
+        return tokens * self._token_seconds + pairs * self._pair_seconds
 
     def _drawn(self, row: FakeRow, token: int) -> Drawn:
         fault = self._fault("draw", [row.spec])

@@ -6,6 +6,7 @@ Each rule opens rows of its own on the lane that the model can take, and release
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -33,6 +34,8 @@ def check_backend(backend: Backend, prompts: Sequence[Prompt]) -> None:
     parking_changes_nothing(bench, prompts[0])
     forks_draw_what_they_would_draw_alone(bench, prompts[0])
     forks_and_their_sources_do_not_feel_each_other(bench, prompts[0])
+    what_was_kept_changes_nothing(bench, prompts[0])
+    a_row_holds_no_more_than_was_projected(bench, prompts[0])
     if backend.abilities.obstacle is None:
         neighbours_change_nothing(bench, prompts)
     assert not backend.collect(0), "with nothing in flight there is nothing to read"
@@ -48,7 +51,8 @@ class Bench:
     def open(self, prompt: Prompt) -> Row:
         lane = Lane.GROUP if self.backend.abilities.obstacle is None else Lane.SOLO
         spec = RowSpec(key=next(self._keys), lane=lane, prompt=prompt, deadline=float("inf"))
-        row = self.backend.open(spec)
+        while (row := self.backend.open(spec)) is None:
+            time.sleep(0.001)  # it comes from a disk
         assert row.spec is spec, "a row carries its spec"
         assert 0 <= row.cached < len(prompt.ids), "at least one prompt token is computed"
         assert row.pending == len(prompt.ids) - row.cached, "the unread prompt is pending"
@@ -192,6 +196,31 @@ def forks_and_their_sources_do_not_feel_each_other(bench: Bench, prompt: Prompt)
     assert found == [expected[0][:2], *expected[1:]], "a fork draws what it draws alone"
     for row in rows[1:]:
         bench.backend.release(row)
+
+
+def what_was_kept_changes_nothing(bench: Bench, prompt: Prompt) -> None:
+    """At any length of the prompt, for the row itself and for those that begin like it."""
+    expected = bench.alone(replace(prompt, cache_salt="apart"))
+    for leaving in (len(prompt.ids) // 2, 1):
+        salted = replace(prompt, cache_salt=f"leaving {leaving}")
+        source = bench.open(salted)
+        bench.compute(source, leaving)
+        bench.backend.keep(source)
+        assert source.pending == leaving, "a row that is kept stays as it is"
+        for row in (bench.open(salted), source, bench.open(salted)):
+            tokens = [drawn.token for _ in range(STEPS) for drawn in sound(bench.step(row))]
+            assert tokens == expected, "a row that begins with what was kept draws what it would"
+            bench.backend.release(row)
+
+
+def a_row_holds_no_more_than_was_projected(bench: Bench, prompt: Prompt) -> None:
+    before = bench.backend.memory().kv
+    row = bench.open(prompt)
+    for _ in range(prompt.max_tokens):
+        assert len(list(sound(bench.step(row)))) == 1, "a row draws up to its limit"
+        held = bench.backend.memory().kv - before
+        assert held <= bench.backend.project(row.spec), "a row outgrew its projection"
+    bench.backend.release(row)
 
 
 def neighbours_change_nothing(bench: Bench, prompts: Sequence[Prompt]) -> None:
