@@ -9,11 +9,13 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 import msgspec
+from dialects import dialects_page
 from lanes import lanes_page
 
 from slipstream.serve.fields import NEVER, NOT_YET
 from slipstream.serve.openai_chat import ChatRequest
 from slipstream.serve.openai_completions import TextRequest
+from slipstream.serve.responses import REFUSED, ResponsesRequest
 from slipstream.settings import Flag, Settings, flags
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,8 +32,8 @@ Made from the code by `make docs`; edit `serve/fields.py` instead. A field witho
 applied. A field that is not here changes nothing: it is listed in `slipstream.ignored`, or refused
 with `--strict`.
 
-| field | chat | completions | note |
-|---|---|---|---|
+| field | chat | completions | responses | note |
+|---|---|---|---|---|
 """
 
 
@@ -62,13 +64,15 @@ def _meaning(flag: Flag) -> str:
 
 
 def fields_page() -> str:
-    chat, text = (
+    taken = [
         {field.encode_name for field in msgspec.structs.fields(kind)}
-        for kind in (ChatRequest, TextRequest)
-    )
+        for kind in (ChatRequest, TextRequest, ResponsesRequest)
+    ]
+    taken[-1] -= REFUSED.keys()
+    names = sorted(set().union(*taken, NEVER, REFUSED))
     return FIELDS_HEAD + "".join(
-        f"| `{name}` | {_yes(name in chat)} | {_yes(name in text)} | {_note(name)} |\n"
-        for name in sorted(chat | text | NEVER.keys())
+        f"| `{name}` | {' | '.join(_yes(name in route) for route in taken)} | {_note(name)} |\n"
+        for name in names
     )
 
 
@@ -79,6 +83,8 @@ def _yes(here: bool) -> str:
 def _note(field: str) -> str:
     if field in NEVER:
         return f"refused: {NEVER[field]}"
+    if field in REFUSED:
+        return f"responses refuse it: {REFUSED[field]}"
     return f"refused for now: {NOT_YET[field]}" if field in NOT_YET else ""
 
 
@@ -87,6 +93,7 @@ def written() -> Iterator[tuple[str, str]]:
     yield "reference/flags.md", flags_page()
     yield "reference/fields.md", fields_page()
     yield "reference/lanes.md", lanes_page()
+    yield "reference/tools.md", dialects_page()
 
 
 def main(arguments: list[str]) -> int:

@@ -34,6 +34,7 @@ batch; what this server cannot do at all is refused.
 |---|---|---|---|
 """
 END = "<end>"
+TEMPLATE = "{{ tools or '' }}{{ reasoning_effort }}{{ name }}{{ messages[0].content }}"
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 # A value of every field that asks for something.
 SAMPLES: Mapping[str, Any] = MappingProxyType(
@@ -65,6 +66,7 @@ SAMPLES: Mapping[str, Any] = MappingProxyType(
         "modalities": ["text"],
         "model": "model",
         "n": 4,
+        "parallel_tool_calls": False,
         "presence_context_size": 9,
         "presence_penalty": 0.5,
         "priority": 2,
@@ -115,7 +117,7 @@ def preparer() -> Preparer:
         eos_ids=(),
         config={},
     )
-    template = ChatTemplate({"default": "{{ messages[0].content }}"})
+    template = ChatTemplate({"default": TEMPLATE})
     return Preparer(info, tokenizer, template, {}, info.context)
 
 

@@ -7,47 +7,87 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from slipstream.backends.mlx.boot import boot
+from slipstream.backends.mlx.prefix.disk import DiskTier
+from slipstream.backends.mlx.prefix.disk_behind import WriteBehind
+from slipstream.backends.mlx.prefix.disk_folder import Folder
+from slipstream.backends.mlx.prefix.identity import identity
 from slipstream.contracts.backend import Backend
 from slipstream.contracts.clock import MonotonicClock
 from slipstream.contracts.completion import Completion, Message
 from slipstream.contracts.delta import Delta
-from slipstream.contracts.errors import InvalidRequest, UsageError
+from slipstream.contracts.errors import InvalidRequest, ModelError, UsageError
+from slipstream.contracts.limits import MemoryLimits
 from slipstream.contracts.model import ModelInfo
-from slipstream.contracts.report import EngineStats, Report
+from slipstream.contracts.report import EngineStats, Flushed, Report, RowReport
 from slipstream.contracts.row import CancelReason
 from slipstream.contracts.sampling import Sampling
+from slipstream.contracts.trace import Hop, Moment
 from slipstream.engine.gateway import Gateway
 from slipstream.engine.lease import Job, T
 from slipstream.engine.session import Session
+from slipstream.engine.times import TurnLog
 from slipstream.settings import Settings, cache_home
 from slipstream.text.prepare import Prepared, Preparer, sampling_defaults
 from slipstream.text.sink import Folded, deltas, fold, merged
 from slipstream.text.template import load_template
 from slipstream.text.tokenizer import Tokenizer
 
+log = logging.getLogger(__name__)
+Load = Callable[[ModelInfo, MemoryLimits, int, Callable[[], DiskTier] | None], Backend]
+
 
 class Running:
     """One accepted request, with a session for each choice: its deltas, once, and its report."""
 
-    def __init__(self, sessions: Sequence[Session], prepared: Prepared) -> None:
+    def __init__(
+        self, sessions: Sequence[Session], prepared: Prepared, before: Sequence[Hop]
+    ) -> None:
+        """`before`: where the request was before it had sessions."""
         self._sessions = sessions
         self._prepared = prepared
+        self._before = before
 
     @property
     def prompt_tokens(self) -> int:
         return len(self._prepared.prompt.ids)
 
     @property
+    def ignored(self) -> tuple[str, ...]:
+        """Fields that change nothing with this model."""
+        return self._prepared.ignored
+
+    @property
     def report(self) -> Report:
         return Report.overlapping([session.report for session in self._sessions])
+
+    @property
+    def rows(self) -> list[RowReport]:
+        """Its choices that have not ended."""
+        return [
+            session.row(choice)
+            for choice, session in enumerate(self._sessions)
+            if session.outcome is None
+        ]
+
+    @property
+    def hops(self) -> list[Hop]:
+        """Where it was so far, beginning with prepare; on the monotonic clock."""
+        return [*self._before, *(hop for session in self._sessions for hop in session.hops)]
+
+    @property
+    def moments(self) -> list[Moment]:
+        """What happened to its rows so far, on the same clock."""
+        return [moment for session in self._sessions for moment in session.moments]
 
     def deltas(self) -> AsyncGenerator[Delta, None]:
         """Of all choices as they come. Raises Fault or Cancelled; that, and closing it early,
@@ -77,11 +117,12 @@ class Engine:
         self,
         settings: Settings,
         info: ModelInfo,
-        load: Callable[[ModelInfo], Backend] = boot,
+        load: Load = boot,
     ) -> None:
         """Reads tokenizer and template; loads no weights yet. Raises ModelError, UsageError.
 
-        `load` makes the backend, on the device thread."""
+        `load` makes the backend, on the device thread, within memory limits and with most tokens
+        of a row in one forward."""
         self.info = info
         self.context = _context(settings, info)
         self._tokenizer = Tokenizer.load(info.path)
@@ -99,9 +140,16 @@ class Engine:
             sampling_defaults(info.generation, flags),
             self.context,
             settings.max_tokens,
+            keep_volatile_line=settings.keep_volatile_line,
         )
         self._limits = settings.limits
-        self._gateway = Gateway(partial(load, info), self._limits, MonotonicClock())
+        disk = None if settings.ssd_cache is None else partial(self._open_disk, settings)
+        made = partial(load, info, settings.memory, settings.prefill_chunk, disk)
+        self._clock = MonotonicClock()
+        self._turn_log = None if settings.trace_turns is None else _turn_log(settings.trace_turns)
+        self._gateway = Gateway(made, self._limits, self._clock, self._turn_log)
+        self._disk: DiskTier | None = None
+        self._behind: WriteBehind | None = None
         self._started = False
         self._numbers = itertools.count(1)
 
@@ -139,11 +187,35 @@ class Engine:
             self._started = True
             self._gateway.start()
         await self._gateway.wait_ready()
+        self._fit_context()
+        if self._disk is not None and self._behind is None:
+            self._behind = WriteBehind(self._disk, lambda: self.stats().prefix.dirty)
+            self._behind.start(self.run_when_idle)
+
+    def _fit_context(self) -> None:
+        """The context is no longer than what one row can hold in this memory."""
+        most = self._gateway.abilities.context
+        if most is None or most >= self.context:
+            return
+        if most < 1:
+            raise ModelError(
+                "The memory for rows holds not one. Raise --kv-budget or --memory-budget, or "
+                "choose a smaller model; `slipstream fit` shows the numbers."
+            )
+        log.warning("the context is %d tokens, not %d: memory holds no more", most, self.context)
+        self.context = most
+        self._preparer.limit_context(most)
 
     async def close(self, drain: float) -> None:
         """Refuses new work, gives running work `drain` seconds, releases everything."""
+        if self._behind is not None:
+            await self._behind.stop()
         await self._gateway.close(drain)
         self._preparer.close()
+        if self._disk is not None:
+            self._disk.close()
+        if self._turn_log is not None:
+            self._turn_log.close()
 
     # Asking
 
@@ -181,10 +253,14 @@ class Engine:
         """Waits only where a grammar must be compiled first, and may be cancelled there.
 
         Raises a Refusal; then nothing was started."""
+        began = self._clock.now()
         grammar = await self._preparer.grammar(completion)
         prepared = self._preparer.prepare(completion, grammar)
         prompts = [prepared.for_choice(choice) for choice in range(prepared.choices)]
-        return Running(self._gateway.submit(prompts), prepared)
+        ready = self._clock.now()
+        sessions = self._gateway.submit(prompts)
+        before = (Hop("prepare", began, ready), Hop("place", ready, sessions[0].submitted))
+        return Running(sessions, prepared, before)
 
     def _completion(self, source: Mapping[str, Any], given: Mapping[str, Any]) -> Completion:
         sampling = {name: value for name, value in given.items() if name in _SAMPLING_NAMES}
@@ -210,7 +286,32 @@ class Engine:
         """See Gateway.run_when_idle."""
         return await self._gateway.run_when_idle(job, name)
 
+    # The prefix cache on disk
+
+    def _open_disk(self, settings: Settings) -> DiskTier:
+        """On the device thread, before the engine is ready."""
+        assert settings.ssd_cache is not None
+        self._disk = DiskTier(
+            Folder(settings.ssd_cache),
+            settings.ssd_cache_bytes,
+            identity=identity(self.info.path),
+            model=self.info.id,
+        )
+        return self._disk
+
+    async def flush_cache(self) -> Flushed:
+        """Makes durable what of the prefix cache is not on disk yet.
+
+        Raises InvalidRequest without a disk tier, Unavailable when the disk does not take it."""
+        if self._behind is None:
+            raise InvalidRequest("There is no disk cache; start with --ssd-cache DIR.")
+        return await self._behind.flush(self.run_exclusive)
+
     # Text
+
+    def count_tokens(self, completion: Completion) -> int:
+        """How long its prompt is; nothing runs. Raises InvalidRequest."""
+        return len(self._preparer.ids(completion))
 
     def tokenize(
         self,
@@ -265,6 +366,13 @@ def _context(settings: Settings, info: ModelInfo) -> int:
             param="context",
         )
     return settings.context
+
+
+def _turn_log(path: Path) -> TurnLog:
+    try:
+        return TurnLog(path)
+    except OSError as error:
+        raise UsageError(f"--trace-turns: {error}", param="trace_turns") from error
 
 
 def _template_variables(settings: Settings) -> dict[str, Any]:

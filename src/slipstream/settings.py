@@ -6,25 +6,30 @@ nowhere else.
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from slipstream.contracts.errors import UsageError
-from slipstream.contracts.limits import Limits
+from slipstream.contracts.limits import Limits, MemoryLimits
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """How a field is spelled on the command line. `many`: repeatable, collects a tuple."""
+    """How a field is spelled on the command line. `many`: repeatable, collects a tuple.
+
+    `effectless`: taken so that a command line for mlx_lm.server starts, and changes nothing."""
 
     names: tuple[str, ...]
     help: str
     metavar: str | None = None
     many: bool = False
     choices: tuple[str, ...] = ()
+    effectless: bool = False
 
 
 def flag(
@@ -34,12 +39,15 @@ def flag(
     metavar: str | None = None,
     many: bool = False,
     choices: Sequence[str] = (),
+    effectless: bool = False,
 ) -> Any:
-    meta = {"flag": Flag(names, help, metavar, many, tuple(choices))}
+    meta = {"flag": Flag(names, help, metavar, many, tuple(choices), effectless)}
     return field(default=default, metadata=meta)
 
 
-LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+GB = 1 << 30
+SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT]?)B?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +95,53 @@ class Settings:
         metavar="MS",
         help="gap between two tokens of a running row that prompts should not exceed",
     )
+    kv_budget: float | None = flag(
+        "--kv-budget",
+        default=None,
+        metavar="GB",
+        help="memory for live rows (default: what weights and reserve leave of the budget)",
+    )
+    memory_budget: float | None = flag(
+        "--memory-budget",
+        default=None,
+        metavar="GB",
+        help="memory for weights, rows, caches and all else (default: 0.75 of the device's)",
+    )
+    prefix_cache: float | None = flag(
+        "--prefix-cache",
+        default=None,
+        metavar="GB",
+        help="memory for what finished rows leave to later ones; 0 is off "
+        "(default: a quarter of what weights leave)",
+    )
+    prompt_cache_bytes: str | None = flag(
+        "--prompt-cache-bytes",
+        default=None,
+        metavar="SIZE",
+        help="as --prefix-cache, in bytes, or like 500MB or 2GB (decimal, as mlx_lm.server has it)",
+    )
+    prompt_cache_size: int | None = flag(
+        "--prompt-cache-size",
+        default=None,
+        metavar="N",
+        help="of mlx_lm.server: 0 turns the prefix cache off; any other number changes nothing, "
+        "for the cache is bounded in bytes",
+    )
+    ssd_cache: Path | None = flag(
+        "--ssd-cache",
+        default=None,
+        metavar="DIR",
+        help="a folder for prefixes that outlive the memory, and a restart (default: none)",
+    )
+    ssd_cache_size: float = flag(
+        "--ssd-cache-size", default=32.0, metavar="GB", help="most that --ssd-cache may hold"
+    )
+    keep_volatile_line: bool = flag(
+        "--keep-volatile-line",
+        default=False,
+        help="leave a first system line that differs in every request where it is, "
+        "instead of moving it to the end of the system text",
+    )
     api_keys: tuple[str, ...] = flag(
         "--api-key",
         default=(),
@@ -133,24 +188,60 @@ class Settings:
         help="a model name that requests may use; repeatable, * matches "
         "(default: the model's id, default, default_model)",
     )
+    trace: Path | None = flag(
+        "--trace",
+        default=None,
+        metavar="FILE",
+        help="write the spans of every generation here, for Perfetto or Chrome",
+    )
+    otlp: str | None = flag(
+        "--otlp",
+        default=None,
+        metavar="URL",
+        help="send the spans of every generation to this OpenTelemetry collector, over HTTP "
+        "(needs the extra slipstream[otlp])",
+    )
+    trace_turns: Path | None = flag(
+        "--trace-turns",
+        default=None,
+        metavar="FILE",
+        help="write one line of JSON a turn of the device thread here, with its times",
+    )
     strict: bool = flag(
         "--strict", default=False, help="refuse unknown fields instead of declaring them"
     )
     log_level: str = flag("--log-level", default="info", choices=LOG_LEVELS, help="how much to log")
+    prompt_concurrency: int | None = flag(
+        "--prompt-concurrency",
+        default=None,
+        effectless=True,
+        help="of mlx_lm.server; changes nothing: all prompts in the group fill at once",
+    )
+    trust_remote_code: bool = flag(
+        "--trust-remote-code",
+        default=False,
+        effectless=True,
+        help="of mlx_lm.server; changes nothing: no code of a model folder is ever run",
+    )
 
     def __post_init__(self) -> None:
-        for name, low in (("batch", 1), ("queue", 0), ("prefill_chunk", 1), ("port", 0)):
-            if getattr(self, name) < low:
-                raise UsageError(f"{spelled(name)} must be at least {low}.", param=name)
-        for name in ("max_tokens", "context"):
+        for name, low in LEAST:
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{spelled(name)} must be at least 1.", param=name)
-        for name in ("target_gap", "max_body", "request_timeout"):
-            if not getattr(self, name) > 0:
+            if value is not None and not low <= value < math.inf:
+                raise UsageError(f"{spelled(name)} must be at least {low}.", param=name)
+        for name in POSITIVE:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
                 raise UsageError(f"{spelled(name)} must be greater than 0.", param=name)
         if self.port > 65535:
             raise UsageError("--port must be at most 65535.", param="port")
+        if self.prefix_cache is not None and self.prompt_cache_bytes is not None:
+            raise UsageError(
+                "--prefix-cache and --prompt-cache-bytes name the same memory. Give one.",
+                param="prefix_cache",
+            )
+        if self.prompt_cache_bytes is not None:
+            size(self.prompt_cache_bytes, "prompt_cache_bytes")
 
     @property
     def limits(self) -> Limits:
@@ -164,6 +255,32 @@ class Settings:
         )
 
     @property
+    def memory(self) -> MemoryLimits:
+        return MemoryLimits(
+            memory_budget=_gigabytes(self.memory_budget),
+            kv_budget=_gigabytes(self.kv_budget),
+            prefix_cache=self._prefix_bytes,
+        )
+
+    @property
+    def ssd_cache_bytes(self) -> int:
+        return int(self.ssd_cache_size * GB)
+
+    @property
+    def _prefix_bytes(self) -> int | None:
+        if self.prompt_cache_size == 0:
+            return 0
+        if self.prompt_cache_bytes is not None:
+            return size(self.prompt_cache_bytes, "prompt_cache_bytes")
+        return _gigabytes(self.prefix_cache)
+
+    @property
+    def effectless(self) -> tuple[str, ...]:
+        """The flags that were given and change nothing."""
+        given = [name for name in flags() if getattr(self, name) != getattr(DEFAULTS, name)]
+        return tuple(spelled(name) for name in given if flags()[name].effectless)
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """Every key that opens the door, from the flags and the file; none means no door."""
         found = list(self.api_keys)
@@ -174,6 +291,41 @@ class Settings:
                 raise UsageError(f"--api-key-file: {error}", param="api_key_file") from error
             found += [line.strip() for line in lines if line.strip()]
         return tuple(found)
+
+
+LEAST = (
+    ("batch", 1),
+    ("queue", 0),
+    ("prefill_chunk", 1),
+    ("port", 0),
+    ("max_tokens", 1),
+    ("context", 1),
+    ("prefix_cache", 0),
+    ("prompt_cache_size", 0),
+)
+POSITIVE = (
+    "target_gap",
+    "max_body",
+    "request_timeout",
+    "kv_budget",
+    "memory_budget",
+    "ssd_cache_size",
+)
+DEFAULTS = Settings()
+
+
+def size(text: str, name: str) -> int:
+    """Bytes of a number that may have a unit: 500MB, 2G, 1048576; units are decimal.
+
+    Raises UsageError naming the flag of field `name`."""
+    match = SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{spelled(name)} is {text!r}; a size is like 500MB or 2GB.", param=name)
+    return int(float(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " "))
+
+
+def _gigabytes(value: float | None) -> int | None:
+    return None if value is None else int(value * GB)
 
 
 def spelled(name: str) -> str:

@@ -38,6 +38,8 @@ HOMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "mlx_lm": ("backends.mlx",),
         "starlette": ("serve",),
         "uvicorn": ("serve",),
+        "prometheus_client": ("serve",),
+        "opentelemetry": ("serve",),
         "tokenizers": ("text",),
         "jinja2": ("text",),
         "gguf": ("models",),

@@ -19,8 +19,9 @@ from slipstream.contracts.delta import Delta, TextLogprob
 from slipstream.contracts.errors import Cancelled, SlipstreamError
 from slipstream.contracts.model import ModelInfo
 from slipstream.contracts.placement import AUTOREGRESSIVE, Lane, Placement, Reason
-from slipstream.contracts.report import EngineStats, Report
+from slipstream.contracts.report import EngineStats, Flushed, Report, RowReport
 from slipstream.contracts.row import CancelReason, FinishReason
+from slipstream.contracts.trace import Hop, Moment
 from slipstream.serve.app import App
 from slipstream.serve.ports import State
 from slipstream.serve.run import serve
@@ -54,7 +55,12 @@ class ScriptedRunning:
     script: Sequence[Step]
     report: Report
     prompt_tokens: int = 7
+    ignored: tuple[str, ...] = ()
     reason: CancelReason | None = None
+    rows: Sequence[RowReport] = ()
+    hops: Sequence[Hop] = ()
+    moments: Sequence[Moment] = ()
+    read: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -65,6 +71,7 @@ class ScriptedRunning:
             self.ended.set()
 
     async def deltas(self) -> AsyncIterator[Delta]:
+        self.read.set()
         for step in self.script:
             if isinstance(step, asyncio.Event):
                 await self._until(step)
@@ -105,8 +112,10 @@ class ScriptedEngine:
         self.loaded.set()
         self.context = 4096
         self.runnings: list[ScriptedRunning] = []
+        self.counted: list[Completion] = []
         self.drains: list[float] = []
         self.numbers = EngineStats()
+        self.flushed = Flushed(written=3, bytes=1 << 20)
         self.info = ModelInfo(
             id=MODEL,
             path=Path("models/tiny"),
@@ -145,6 +154,11 @@ class ScriptedEngine:
         self.submitted.set()
         return running
 
+    def count_tokens(self, completion: Completion) -> int:
+        """One for each character of each message."""
+        self.counted.append(completion)
+        return sum(len(message["content"]) for message in completion.messages or ())
+
     def tokenize(
         self,
         *,
@@ -161,6 +175,9 @@ class ScriptedEngine:
 
     def token_text(self, token: int) -> str:
         return chr(token)
+
+    async def flush_cache(self) -> Flushed:
+        return self.flushed
 
     def stats(self) -> EngineStats:
         return self.numbers
@@ -185,9 +202,12 @@ class ScriptedEngine:
 
 
 @contextlib.asynccontextmanager
-async def client_of(engine: ScriptedEngine, **flags: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """A client that reaches the app in process, with `flags` as its settings."""
-    transport = httpx.ASGITransport(App(engine, Settings(**flags)), raise_app_exceptions=False)
+async def client_of(
+    engine: ScriptedEngine, app: App | None = None, **flags: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client that reaches the app in process: `app`, or one with `flags` as its settings."""
+    app = app or App(engine, Settings(**flags))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client
 

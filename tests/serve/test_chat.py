@@ -236,7 +236,7 @@ async def test_logprobs_carry_text_bytes_and_tops(client, engine):
 
 async def test_reasoning_is_a_field_of_its_own(client, engine):
     engine.script = (
-        Delta(reasoning="Hm.", tokens=2),
+        Delta(reasoning="Hm.", tokens=2, reasoning_tokens=2),
         Delta(text="Yes", tokens=1, finish=FinishReason.LENGTH),
     )
     _, body = await accepted(client, engine)

@@ -12,6 +12,7 @@ from slipstream.contracts import errors
 from slipstream.contracts.backend import Memory
 from slipstream.contracts.report import EngineStats, LaneStats
 
+from .response_events import RESPONSES
 from .scripted import CHAT, COMPLETIONS, MODEL, ScriptedEngine, chat, client_of, served
 
 pytestmark = pytest.mark.anyio
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.anyio
 ROUTES = {
     CHAT: "POST",
     COMPLETIONS: "POST",
+    RESPONSES: "POST",
     "/v1/models": "GET",
     f"/v1/models/{MODEL}": "GET",
     "/tokenize": "POST",
@@ -27,6 +29,9 @@ ROUTES = {
     "/ready": "GET",
     "/stats": "GET",
     "/model_info": "GET",
+    "/admin/cache/flush": "POST",
+    "/admin/rows": "GET",
+    "/openapi.json": "GET",
 }
 JSON = {"content-type": "application/json"}
 
@@ -56,16 +61,17 @@ async def test_head_is_get_without_a_body(path):
     assert head.content == b""
 
 
-@pytest.mark.parametrize("path", ["/v1/nothing/here", "/v1", "/STATS", "/stats/", "//stats", "/v2"])
+@pytest.mark.parametrize(
+    "path", ["/v1/nothing/here", "/v1", "/STATS", "/stats/", "http://test//stats", "/v2"]
+)
 async def test_what_is_not_there_is_a_json_404(client, path):
     reply = await client.get(path)
     assert reply.status_code == 404
     assert set(reply.json()["error"]) == {"message", "type", "param", "code"}
 
 
-@pytest.mark.parametrize("path", ["/v1/messages/nothing", "/v1/messages"])
-async def test_under_the_messages_route_errors_have_its_shape(client, path):
-    reply = await client.get(path)
+async def test_under_the_messages_route_errors_have_its_shape(client):
+    reply = await client.get("/v1/messages/nothing")
     assert reply.status_code == 404
     assert reply.json()["type"] == "error"
     assert reply.json()["error"]["type"] == "not_found_error"
@@ -75,7 +81,7 @@ async def test_under_the_messages_route_errors_have_its_shape(client, path):
 @pytest.mark.parametrize(
     "media", ["text/xml", "text/plain", "application/x-www-form-urlencoded", ""]
 )
-@pytest.mark.parametrize("path", [CHAT, COMPLETIONS, "/tokenize", "/detokenize"])
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS, RESPONSES, "/tokenize", "/detokenize"])
 async def test_a_body_that_is_not_called_json_gets_415(client, path, media):
     reply = await client.post(path, content=b"{}", headers={"content-type": media})
     assert reply.status_code == 415
@@ -358,3 +364,14 @@ async def test_an_upload_that_breaks_off_is_nobodys_fault(caplog):
         await writer.wait_closed()
     assert engine.runnings == []
     assert caplog.records == []
+
+
+async def test_a_flush_says_what_it_made_durable(client):
+    reply = await client.post("/admin/cache/flush")
+    assert reply.status_code == 200
+    assert reply.json() == {"written": 3, "bytes": 1 << 20}
+
+
+async def test_a_flush_waits_for_a_model(client, engine):
+    engine.state = "loading"
+    assert (await client.post("/admin/cache/flush")).status_code == 503

@@ -15,7 +15,7 @@ from slipstream.text.echo import Echo
 from slipstream.text.sink import Folded, Sink, deltas, fold, merged
 from slipstream.text.stops import Stops
 
-from .vocabularies import tokenizer
+from .vocabularies import NAMED, tokenizer
 
 BYTES = tokenizer("byte_level")
 EOS = BYTES.eos_id
@@ -360,3 +360,16 @@ def test_the_fold_of_nothing_is_empty():
 def test_the_fold_joins_text_and_reasoning():
     parts = [Delta(text="a", reasoning="x", tokens=1), Delta(text="b", reasoning="y", tokens=2)]
     assert fold(parts) == Folded(text="ab", reasoning="xy", tokens=3)
+
+
+def test_the_last_delta_names_the_stop_string_that_matched():
+    *others, last = run(Source(one_by_one(events("go on stop here"))), sink("here", " stop"))
+    assert (last.finish, last.stop) == (FinishReason.STOP, " stop")
+    assert not any(other.stop for other in others)
+
+
+def test_an_end_token_is_named_where_it_was_asked_for_as_a_stop():
+    *_, last = run(Source([events("go on")]), sink(NAMED["eos_token"]))
+    assert last.stop == "</s>"
+    *_, last = run(Source([events("go on")]), sink("x"))
+    assert last.stop == ""

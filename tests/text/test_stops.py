@@ -72,3 +72,22 @@ def test_the_end_of_the_text_decides_what_is_still_open():
 def test_nothing_comes_after_a_match():
     stage = Stops(["x"])
     assert stage.push("axb") + stage.push("more") + stage.flush() == "a"
+
+
+@given(st.lists(letters, max_size=12), stop_lists)
+def test_the_shortest_of_the_earliest_is_the_one_found(parts, stops):
+    text = "".join(parts)
+    stage = Stops(stops)
+    for part in parts:
+        stage.push(part)
+    stage.flush()
+    places = [(text.find(stop), len(stop), stop) for stop in stops if stop in text]
+    assert stage.found == (min(places)[2] if places else "")
+
+
+def test_a_token_that_does_not_show_may_be_the_stop():
+    stage = Stops(["<|end|>", "x"])
+    stage.end_with("</s>")
+    assert stage.found == ""
+    stage.end_with("<|end|>")
+    assert (stage.flush(), stage.found, stage.matched) == ("", "<|end|>", False)

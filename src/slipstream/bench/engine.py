@@ -20,7 +20,6 @@ from slipstream.bench.client import stream
 from slipstream.bench.marks import Marks, decode_rate, first_token_ms
 from slipstream.contracts.backend import Backend
 from slipstream.contracts.errors import Fault
-from slipstream.contracts.limits import MemoryLimits
 from slipstream.contracts.model import ModelInfo
 from slipstream.library import Engine
 from slipstream.settings import Settings
@@ -57,8 +56,8 @@ class Bench:
             skew = await engine.run_exclusive(self._skewed, "bench")
         return rows, skew
 
-    def _load(self, info: ModelInfo, memory: MemoryLimits, chunk: int) -> Backend:
-        self._backend = boot(info, memory, chunk)
+    def _load(self, *arguments: Any) -> Backend:
+        self._backend = boot(*arguments)
         return self._backend
 
     async def _batch(self, engine: Engine, url: str, batch: int) -> dict[str, float]:

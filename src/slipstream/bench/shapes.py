@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -21,25 +20,26 @@ from slipstream.library import Engine
 from slipstream.settings import Settings
 
 ROWS = 16
-NUMBERS = {"type": "array", "items": {"type": "integer"}, "minItems": 400}
-SCHEMA = GrammarText("json_schema", json.dumps(NUMBERS), "guided_json")
+NUMBERS = '{"type": "array", "items": {"type": "integer"}, "minItems": 400}'
+SCHEMA = GrammarText("json_schema", NUMBERS, "guided_json")
 MIX = ("plain", "seeded", "penalised", "logprobs", "schema")
 SHARES = (4, 4, 4, 2, 2)
-KINDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+PLAIN = MappingProxyType({"temperature": 0.0, "ignore_eos": True})
+SEEDED = MappingProxyType({"temperature": 0.8, "top_p": 0.9, "seed": 7, "ignore_eos": True})
+PENALISED = MappingProxyType(
     {
-        "plain": {"temperature": 0.0, "ignore_eos": True},
-        "seeded": {"temperature": 0.8, "top_p": 0.9, "seed": 7, "ignore_eos": True},
-        "penalised": {
-            "temperature": 0.0,
-            "repetition_penalty": 1.1,
-            "presence_penalty": 0.3,
-            "frequency_penalty": 0.3,
-            "logit_bias": {100: -1.0, 200: 1.0},
-            "ignore_eos": True,
-        },
-        "logprobs": {"temperature": 0.0, "logprobs": 5, "ignore_eos": True},
-        "schema": {"temperature": 0.0, "grammar": SCHEMA},
+        "temperature": 0.0,
+        "repetition_penalty": 1.1,
+        "presence_penalty": 0.3,
+        "frequency_penalty": 0.3,
+        "logit_bias": MappingProxyType({100: -1.0, 200: 1.0}),
+        "ignore_eos": True,
     }
+)
+LOGPROBS = MappingProxyType({"temperature": 0.0, "logprobs": 5, "ignore_eos": True})
+BOUND = MappingProxyType({"temperature": 0.0, "grammar": SCHEMA})
+KINDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    dict(zip(MIX, (PLAIN, SEEDED, PENALISED, LOGPROBS, BOUND), strict=True))
 )
 TOPICS = ("rivers", "stars", "bread", "maps", "clocks", "birds", "music", "stone")
 

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from slipstream.cli import opening
 from slipstream.cli.terminal import guarded
 
+if TYPE_CHECKING:
+    from slipstream.bench.report import Row
+
 Model = Annotated[
     str | None, typer.Option("--model", help="as for serve (default: the starter model)")
 ]
+
+Peer = Annotated[
+    bool, typer.Option("--peer", help="ask mlx_lm.server the same, on the same weights")
+]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="interleaved repetitions")]
 
 
 def app() -> typer.Typer:
     made = typer.Typer(no_args_is_help=True, help="Measure: tables, and a last line of JSON.")
     made.command("engine")(guarded(engine))
+    made.command("prefix")(guarded(prefix))
+    made.command("fairness")(guarded(fairness))
     made.command("mixed")(guarded(mixed))
     made.command("sampler")(guarded(sampler))
     return made
@@ -42,6 +53,51 @@ def engine(
         typer.echo("One row of 4,000 tokens and seven of 64, and what a join and a leave add:")
         typer.echo(render([{"how": name, **cells} for name, cells in skew.items()]))
     finish("engine", rows, sys.stdout, skew=skew)
+
+
+def prefix(model: Model = None, rounds: Rounds = 3, peer: Peer = False) -> None:
+    """What the prefix cache saves: agents with one prefix, a chat, repeated prompts."""
+    info = opening.model(model)
+
+    from slipstream.bench import peers
+    from slipstream.bench.prefix import Plan, run
+    from slipstream.bench.report import finish, render
+
+    found = asyncio.run(run(info, Plan(rounds=rounds), peer=peer))
+    typer.echo("Repeated prompts:\n" + render(found.repeats))
+    typer.echo("A chat:\n" + render(found.turns))
+    against = {
+        "agents": peers.ratios(found.agents, ("cache",)),
+        "repeats": peers.ratios(found.repeats, ("tokens",)),
+        "turns": peers.ratios(found.turns, ("cache", "turn")),
+    }
+    show_ratios(against)
+    typer.echo("Agents that arrive together and share a prefix:")
+    more = {"repeats": found.repeats, "turns": found.turns}
+    finish("prefix", found.agents, sys.stdout, **more, ratios=against)
+
+
+def fairness(model: Model = None, rounds: Rounds = 3, peer: Peer = False) -> None:
+    """What long prompts do to running streams, and to a short one that comes last."""
+    info = opening.model(model)
+
+    from slipstream.bench import peers
+    from slipstream.bench.fairness import Plan, run
+    from slipstream.bench.report import finish
+
+    rows = asyncio.run(run(info, Plan(rounds=rounds), peer=peer))
+    against = {"fairness": peers.ratios(rows, ())}
+    show_ratios(against)
+    finish("fairness", rows, sys.stdout, ratios=against)
+
+
+def show_ratios(against: Mapping[str, Sequence[Row]]) -> None:
+    """Prints tables of ratios, where there is a peer."""
+    from slipstream.bench.report import render
+
+    for name, rows in against.items():
+        if rows:
+            typer.echo(f"Times of mlx_lm.server over ours, {name}:\n{render(rows)}")
 
 
 def mixed(

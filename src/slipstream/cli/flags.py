@@ -57,7 +57,9 @@ def described() -> Iterator[inspect.Parameter]:
     for field in fields(Settings):
         flag: Flag = field.metadata["flag"]
         default = None if field.default is MISSING or flag.many else field.default
-        option = typer.Option(*flag.names, metavar=flag.metavar, help=flag.help)
+        option = typer.Option(
+            *flag.names, metavar=flag.metavar, help=flag.help, case_sensitive=False
+        )
         yield parameter(field.name, Annotated[kind(flag, types[field.name]), option], default)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from slipstream.cli import bench, doctor, models, serve, talk
+from slipstream.cli import bench, cache, doctor, fit, models, serve, talk, top
 from slipstream.cli.flags import command
 from slipstream.cli.terminal import guarded, log_to_stderr
 from slipstream.settings import LOG_LEVELS
@@ -34,8 +34,11 @@ def app() -> typer.Typer:
     made.command("get")(guarded(models.get))
     made.command("ls")(guarded(models.ls))
     made.command("rm")(guarded(models.rm))
+    made.command("fit")(guarded(fit.fit))
+    made.command("top")(guarded(top.top))
     made.command("doctor")(guarded(doctor.doctor))
     made.add_typer(bench.app(), name="bench")
+    made.add_typer(cache.app(), name="cache")
     return made
 
 
@@ -53,7 +56,8 @@ def every(
         ),
     ] = False,
     log_level: Annotated[
-        Literal[LOG_LEVELS], typer.Option("--log-level", help="how much to log")
+        Literal[LOG_LEVELS],
+        typer.Option("--log-level", case_sensitive=False, help="how much to log"),
     ] = "warning",
 ) -> None:
     """An LLM server on MLX where everything rides in one batch and every answer says why."""

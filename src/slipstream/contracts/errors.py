@@ -15,6 +15,7 @@ SlipstreamError
 │   ├── RowFault             one part of one row; the others go on
 │   └── ForwardFault         a forward failed; its rows are retried one by one
 ├── Cancelled            the session was ended from outside, with a CancelReason
+│   ├── ByOperator           somebody who may has ended it; once more will not help
 │   └── OutOfTime            it ran for its time and was not done; once more will not help
 ├── ModelError           a model folder that cannot be found, read or run
 └── UsageError           a wrong flag or argument
@@ -128,6 +129,10 @@ class Cancelled(SlipstreamError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class ByOperator(Cancelled):
+    code = "ended_by_operator"
 
 
 class OutOfTime(Cancelled):

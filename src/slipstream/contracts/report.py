@@ -61,11 +61,13 @@ class RowReport:
 class TurnTimes:
     """Seconds of the device thread by what it did; of one turn, or of all of them.
 
-    `prefill` are steps in which some prompt was filled, `step` those in which none was."""
+    `prefill` are steps in which some prompt was filled, `step` those in which none was; `job` is
+    work that is no row's, and `idle` sleep."""
 
     admit: float = 0.0
     prefill: float = 0.0
     step: float = 0.0
+    job: float = 0.0
     publish: float = 0.0
     idle: float = 0.0
 

@@ -32,6 +32,7 @@ from slipstream.engine.mailbox import (
     Wake,
 )
 from slipstream.engine.stepper import Stepper
+from slipstream.engine.times import Phase, Tell, Times
 
 log = logging.getLogger(__name__)
 LOOK_AGAIN_SECONDS = 0.002  # whether a disk has given what all rows wait for
@@ -58,7 +59,9 @@ class Driver:
         mailbox: Mailbox,
         limits: Limits,
         clock: Clock,
+        tell: Tell | None = None,
     ) -> None:
+        """`tell` hears of the times of every turn."""
         self.closed = False
         self.busy_since: float | None = None  # start of the turn that runs now
         self._backend = backend
@@ -71,6 +74,7 @@ class Driver:
         self._closing: float | None = None  # until when rows may run on
         self._settled: list[Settled] = []
         self._turns = 0
+        self._times = Times(clock, tell)
         self._memory = backend.memory()
         self._abilities = backend.abilities
         self._publish()
@@ -86,6 +90,7 @@ class Driver:
 
     def turn(self) -> bool:
         """One pass of the loop. Says whether there is more to do; raises nothing."""
+        self._times.lap(Phase.IDLE)
         self.busy_since = self._clock.now()
         self._turns += 1
         try:
@@ -93,11 +98,15 @@ class Driver:
             self._prune()
             if work := self._lease.take(self._rows_want_a_turn):
                 self._run_exclusive(work)
+                self._times.lap(Phase.JOB)
             else:
                 self._admit()
+                self._times.lap(Phase.ADMIT)
                 self._stepper.step()
                 self._stepper.retry()
+                self._times.lap(Phase.PREFILL if self._stepper.filled else Phase.STEP)
                 self._run_idle()
+                self._times.lap(Phase.JOB)
             self._memory = self._backend.memory()
             self._abilities = self._backend.abilities
         except Exception as error:
@@ -105,6 +114,8 @@ class Driver:
             self._stepper.distrust_all(forward_fault(error))
         self._close_when_done()
         self._publish()
+        self._times.lap(Phase.PUBLISH)
+        self._times.end()
         self.busy_since = None
         return not self.closed and self._more_to_do
 
@@ -216,6 +227,7 @@ class Driver:
             lease_held_by=held.name if held else None,
             lease_waiting=len(self._lease.queued),
             memory=self._memory,
+            times=self._times.total,
             prompt_tokens=self._stepper.prompt_tokens,
             cached_tokens=self._stepper.cached_tokens,
             generated_tokens=self._stepper.generated_tokens,

@@ -25,6 +25,7 @@ from slipstream.engine.driver import Driver, load
 from slipstream.engine.lease import Job, T
 from slipstream.engine.mailbox import Close, Delivery, Mailbox
 from slipstream.engine.session import Session
+from slipstream.engine.times import Tell
 
 STALLED_SECONDS = 120.0  # a turn that takes longer is taken for stuck
 
@@ -41,13 +42,19 @@ class Gateway:
     """`backend_factory` is called once, on the device thread, and may take its time."""
 
     def __init__(
-        self, backend_factory: Callable[[], Backend], limits: Limits, clock: Clock
+        self,
+        backend_factory: Callable[[], Backend],
+        limits: Limits,
+        clock: Clock,
+        tell: Tell | None = None,
     ) -> None:
+        """`tell` hears of the times of every turn, on the device thread."""
         self.state = State.LOADING
         self.failure: SlipstreamError | None = None
         self._factory = backend_factory
         self._limits = limits
         self._clock = clock
+        self._tell_times = tell
         self._mailbox = Mailbox(self._deliver)
         self._admission = Admission(limits, clock)
         self._desk = Desk(self._admission, self._mailbox, limits, clock)
@@ -151,7 +158,12 @@ class Gateway:
         try:
             backend = load(self._factory)
             self._driver = Driver(
-                backend, self._admission, self._mailbox, self._limits, self._clock
+                backend,
+                self._admission,
+                self._mailbox,
+                self._limits,
+                self._clock,
+                self._tell_times,
             )
             self._tell(self._on_ready)
             self._driver.run()

@@ -57,7 +57,10 @@ class Progress:
     admitted: float | None = None
     first: float | None = None  # token
     last: float | None = None
+    parked: tuple[float, ...] = ()  # when exclusive work made it rest
     cached: int = 0
+    computed: int = 0  # tokens of its prompt, cached ones included
+    generated: int = 0
     rows_peak: int = 0
 
 

@@ -46,6 +46,7 @@ class Live:
     tokens: list[int] = field(default_factory=list)
     suspect: bool = False
     rows_peak: int = 0
+    parked: tuple[float, ...] = ()
     first: float | None = None
     last: float | None = None
     news: bool = True
@@ -96,7 +97,10 @@ class Live:
             admitted=self.admitted,
             first=self.first,
             last=self.last,
+            parked=self.parked,
             cached=self.row.cached if self.row else 0,
+            computed=len(self.spec.prompt.ids) if self.launched else self.computed,
+            generated=len(self.tokens),
             rows_peak=self.rows_peak,
         )
         return Update(key=self.spec.key, progress=progress, events=events, outcome=outcome)

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from slipstream.contracts.errors import Cancelled, OutOfTime
+from slipstream.contracts.errors import ByOperator, Cancelled, OutOfTime
 from slipstream.contracts.placement import Placement
-from slipstream.contracts.report import Report
+from slipstream.contracts.report import Report, RowReport, RowState
 from slipstream.contracts.row import CancelReason, Failed, Outcome, RowSpec, Stopped, TokenEvent
+from slipstream.contracts.trace import Attributes, Hop, Moment
 from slipstream.engine.mailbox import Progress, Update
+
+HOPS = ("queue", "prefill", "decode")
 
 
 class Session:
@@ -33,7 +36,7 @@ class Session:
         self.spec = spec
         self.placement = placement
         self.outcome: Outcome | None = None
-        self._submitted = submitted
+        self.submitted = submitted
         self._outbox = outbox
         self._stop = stop
         self._reason: CancelReason | None = None
@@ -86,7 +89,7 @@ class Session:
         progress, prompt = self.progress, self.spec.prompt
         return Report(
             placement=self.placement,
-            queue_ms=milliseconds(self._submitted, progress.admitted),
+            queue_ms=milliseconds(self.submitted, progress.admitted),
             prefill_ms=milliseconds(progress.admitted, progress.first),
             decode_ms=milliseconds(progress.first, progress.last),
             prompt_tokens=len(prompt.ids),
@@ -95,15 +98,61 @@ class Session:
             seed=prompt.sampling.seed,
         )
 
+    def row(self, choice: int) -> RowReport:
+        """It as the row of choice `choice`; of a session that has not ended."""
+        progress = self.progress
+        started = RowState.PREFILL if progress.first is None else RowState.DECODE
+        return RowReport(
+            choice=choice,
+            placement=self.placement,
+            state=RowState.QUEUED if progress.admitted is None else started,
+            prompt_tokens=len(self.spec.prompt.ids),
+            computed=progress.computed,
+            cached_tokens=progress.cached,
+            generated=progress.generated,
+        )
+
+    @property
+    def hops(self) -> list[Hop]:
+        """queue, prefill and decode, as far as it came."""
+        progress = self.progress
+        marks = (self.submitted, progress.admitted, progress.first, progress.last)
+        return [
+            Hop(name, start, end)
+            for name, start, end in zip(HOPS, marks, marks[1:], strict=False)
+            if start is not None and end is not None
+        ]
+
+    @property
+    def moments(self) -> list[Moment]:
+        """When it joined, what the prefix cache had, its first token, rests, and its leave."""
+        progress = self.progress
+        if progress.admitted is None:
+            return []
+        outcome = "hit" if progress.cached else "miss"
+        cache: Attributes = {"outcome": outcome, "cached_tokens": progress.cached}
+        found = [
+            Moment("join", progress.admitted, {"lane": self.placement.lane.value}),
+            Moment("cache", progress.admitted, cache),
+            *(Moment("park", at, {}) for at in progress.parked),
+        ]
+        if progress.first is not None:
+            found.append(Moment("first_token", progress.first, {}))
+        if progress.last is not None:
+            found.append(Moment("leave", progress.last, {"rows_peak": progress.rows_peak}))
+        return found
+
     def _cancelled(self, reason: CancelReason) -> Cancelled:
         if reason is CancelReason.DEADLINE:
             return self._late()
+        if reason is CancelReason.OPERATOR:
+            return ByOperator(reason, "Somebody who runs this server has ended the request.")
         return Cancelled(reason, self._explain(reason))
 
     def _late(self) -> Cancelled:
         """Another try can help a request that mostly waited, and not one that mostly ran."""
-        seconds, admitted = self.spec.deadline - self._submitted, self.progress.admitted
-        waited = seconds if admitted is None else admitted - self._submitted
+        seconds, admitted = self.spec.deadline - self.submitted, self.progress.admitted
+        waited = seconds if admitted is None else admitted - self.submitted
         if waited > seconds / 2:
             return Cancelled(
                 CancelReason.DEADLINE,

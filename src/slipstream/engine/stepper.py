@@ -40,6 +40,7 @@ class Stepper:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generated_tokens = 0
+        self.filled = False  # some prompt, in the last step
         self._backend = backend
         self._admission = admission
         self._ledger = ledger
@@ -80,6 +81,7 @@ class Stepper:
         ready = [live.row for live in self._rows.values() if live.row and live.ready]
         running = any(live.launched for live in self._rows.values())
         moves = self._planner.plan(ready, running, self._newcomers.rooms())
+        self.filled = any(move.tokens < move.row.pending or move.tokens > 1 for move in moves)
         lanes = [[move for move in moves if move.row.spec.lane is lane] for lane in Lane]
         plans = [plan for plan in lanes if plan]
         if all(self._launch(plan) for plan in plans):
@@ -105,6 +107,9 @@ class Stepper:
     def rest(self) -> None:
         """Reads all launches and lets the state of all rows rest."""
         self._collect(keep=0)
+        now = self._clock.now()
+        for live in self._rows.values():
+            live.parked += (now,)
         try:
             guarded(forward_fault, self._backend.park)
         except Fault as fault:
@@ -157,6 +162,7 @@ class Stepper:
             live.launched += 1
         for live in self._in(plan):
             live.rows_peak = max(live.rows_peak, len(plan))
+            live.news |= live.fills  # how far it is
         self._flights.append(Flight(plan, self._clock.now()))
         return True
 

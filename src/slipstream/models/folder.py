@@ -61,6 +61,11 @@ def check(path: Path) -> None:
         check_length(shard)
 
 
+def stored_bytes(path: Path) -> int:
+    """Bytes of the weight files. Raises ModelError when one is missing."""
+    return sum(shard.stat().st_size for shard in shards(path))
+
+
 def name_of(path: Path) -> str:
     """The hub id when `path` is a snapshot in a hub cache, else the folder's name."""
     repo = path.resolve().parent.parent.name

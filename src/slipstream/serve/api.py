@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from slipstream.contracts.completion import Completion
 from slipstream.contracts.delta import Delta
+from slipstream.contracts.errors import SlipstreamError
 from slipstream.contracts.report import Report
 from slipstream.serve.fields import Context
 from slipstream.serve.wire import Object
@@ -21,12 +22,11 @@ class Tally:
     """Tokens of one request so far, ends included."""
 
     completion: int = 0
-    reasoning: int = 0  # in deltas that hold nothing else
+    reasoning: int = 0
 
     def count(self, delta: Delta) -> None:
         self.completion += delta.tokens
-        if delta.reasoning and not delta.text:
-            self.reasoning += delta.tokens
+        self.reasoning += delta.reasoning_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,22 @@ class Account:
     completion_tokens: int
     reasoning_tokens: int
     report: Report
+    ignored: tuple[str, ...] = ()  # fields that change nothing with this model
 
     @classmethod
-    def of(cls, prompts: Sequence[int], reports: Sequence[Report], tally: Tally) -> Account:
+    def of(
+        cls,
+        prompts: Sequence[int],
+        reports: Sequence[Report],
+        tally: Tally,
+        ignored: tuple[str, ...] = (),
+    ) -> Account:
         """`prompts` are token counts, and `reports` one for each."""
         return cls(
             prompt_tokens=sum(prompts),
             completion_tokens=tally.completion,
             reasoning_tokens=tally.reasoning,
+            ignored=ignored,
             report=replace(
                 Report.overlapping(reports),
                 prompt_tokens=sum(prompts),
@@ -78,6 +86,10 @@ class Reply(Protocol):
         ...
 
 
+Failed = Callable[[SlipstreamError], bytes]
+"""The frames that end a stream in which an error came."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """A request, checked. Each completion answers one prompt."""
@@ -85,6 +97,7 @@ class Parsed:
     completions: tuple[Completion, ...]
     reply: Reply
     stream: bool
+    failed: Failed | None = None  # where more than the error itself is told
 
 
 Parse = Callable[[Object, Context], Parsed]

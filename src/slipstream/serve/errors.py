@@ -43,6 +43,7 @@ KINDS: tuple[tuple[type[errors.SlipstreamError], Kind], ...] = (
     (errors.QueueFull, Kind(429, "rate_limit_error", "rate_limit_error")),
     (errors.Unavailable, Kind(503, "service_unavailable_error", "overloaded_error")),
     (errors.OutOfTime, Kind(400, INVALID, INVALID)),
+    (errors.ByOperator, Kind(400, INVALID, INVALID)),
     (errors.Cancelled, Kind(503, "service_unavailable_error", "overloaded_error")),
     (errors.SlipstreamError, FAULT),
 )
@@ -87,7 +88,7 @@ def error_response(error: errors.SlipstreamError, scope: Scope, **headers: str) 
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if isinstance(error, errors.Unauthorized):
         sent["www-authenticate"] = "Bearer"
-    if isinstance(error, errors.Cancelled) and not isinstance(error, errors.OutOfTime):
+    if isinstance(error, errors.Cancelled) and found.status == 503:
         sent["retry-after"] = str(RETRY_AFTER)
     elif isinstance(error, errors.Refusal) and error.retry_after is not None:
         sent["retry-after"] = str(error.retry_after)

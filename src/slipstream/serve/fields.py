@@ -33,18 +33,10 @@ NEVER: Mapping[str, str] = MappingProxyType(
 )
 NOT_YET: Mapping[str, str] = MappingProxyType(
     {
-        "tools": "tool calls are not built in yet",
-        "response_format": "only the type text is built in yet",
-        "guided_json": "constrained output is not built in yet",
-        "guided_regex": "constrained output is not built in yet",
-        "guided_choice": "constrained output is not built in yet",
-        "guided_grammar": "constrained output is not built in yet",
-        "structured_outputs": "constrained output is not built in yet",
         "adapter": "adapters are not built in yet",
         "draft": "only false is built in yet",
     }
 )
-NEUTRAL: Mapping[str, object] = MappingProxyType({"response_format": {"type": "text"}})
 
 SERVICE_TIERS: Mapping[str, int] = MappingProxyType({"flex": -1, "priority": 1})
 
@@ -144,12 +136,15 @@ def refuse_not_yet(body: Object) -> None:
     """Raises InvalidRequest naming a field that the body sets and this build cannot apply."""
     for name, why in NOT_YET.items():
         value = body.get(name)
-        if not (value is None or value is False or value == [] or value == NEUTRAL.get(name)):
+        if not (value is None or value is False or value == []):
             raise InvalidRequest(f"{name} is refused: {why}.", param=name)
 
 
-def shared(body: Object, request: GenerationRequest, context: Context) -> dict[str, Any]:
-    """Completion's arguments that come from the shared fields. Raises Refusal."""
+def shared(
+    body: Object, request: GenerationRequest, context: Context, *, idle: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Completion's arguments that come from the shared fields; `idle` are paths that change
+    nothing beside those. Raises Refusal."""
     priority = request.priority
     if priority is None:
         priority = SERVICE_TIERS.get(request.service_tier or "", 0)
@@ -167,7 +162,7 @@ def shared(body: Object, request: GenerationRequest, context: Context) -> dict[s
         "priority": priority,
         "adapters": adapters(request),
         "cache_salt": request.cache_salt or "",
-        "ignored": ignored(body, request, context.strict, idle_fields(request)),
+        "ignored": ignored(body, request, context.strict, (*idle_fields(request), *idle)),
     }
 
 
@@ -221,7 +216,7 @@ def strangers(raw: Any, known: Any, path: str) -> Iterator[str]:
             below = f"{path}.{key}" if path else key
             if key in fields:
                 yield from strangers(value, fields[key], below)
-            elif value is not None:
+            elif value is not None and key != known.__struct_config__.tag_field:
                 yield below
     elif isinstance(known, list):
         for item, twin in zip(raw, known, strict=True):

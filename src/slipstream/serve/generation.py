@@ -17,8 +17,10 @@ from slipstream.contracts.row import CancelReason
 from slipstream.serve import sse
 from slipstream.serve.api import Account, Parse, Parsed, Reply, Tally
 from slipstream.serve.fields import Context
+from slipstream.serve.meter import Meter
 from slipstream.serve.names import ServedNames
 from slipstream.serve.ports import Engine, Running
+from slipstream.serve.rows import LiveRequests
 from slipstream.serve.wire import json_response, read_object
 
 Push = Callable[[int, Delta], Awaitable[None]]
@@ -41,28 +43,33 @@ async def left(receive: Receive) -> None:
 
 
 class Generations:
-    """Makes the handlers of the generating routes, and holds what runs for them."""
+    """Makes the handlers of the generating routes; what runs for them is in `live`."""
 
     def __init__(
         self,
         engine: Engine,
         names: ServedNames,
+        live: LiveRequests,
+        meter: Callable[[Scope], Meter],
         *,
         strict: bool,
         rows_max: int,
         keep_alive: float,
     ) -> None:
+        """`meter` makes the one of a request that has just arrived."""
         self._engine = engine
         self._names = names
+        self._live = live
+        self._meter = meter
         self._strict = strict
         self._rows_max = rows_max
         self._keep_alive = keep_alive
-        self._live: set[Running] = set()
 
     def handler(self, parse: Parse) -> Callable[[Scope, Receive], Awaitable[Generation]]:
         """The handler of a route whose bodies `parse` reads."""
 
         async def handle(scope: Scope, receive: Receive) -> Generation:
+            meter = self._meter(scope)
             require_ready(self._engine)
             body = await read_object(scope, receive)
             context = Context(
@@ -72,15 +79,12 @@ class Generations:
                 rows_max=self._rows_max,
             )
             parsed = parse(body, context)
+            meter.parsed()
             runnings = await self._submit(parsed.completions, receive)
-            return Generation(parsed, runnings, self._keep_alive, self._live)
+            meter.placed(runnings)
+            return Generation(parsed, runnings, self._keep_alive, self._live, meter)
 
         return handle
-
-    def cut(self) -> None:
-        """Ends everything that runs, at once."""
-        for running in tuple(self._live):
-            running.cancel(CancelReason.SHUTDOWN)
 
     async def _submit(
         self, completions: Sequence[Completion], receive: Receive
@@ -119,24 +123,35 @@ class Generation:
         parsed: Parsed,
         runnings: Sequence[Running],
         keep_alive: float,
-        live: set[Running],
+        live: LiveRequests,
+        meter: Meter,
     ) -> None:
         self._parsed = parsed
         self._runnings = runnings
         self._keep_alive = keep_alive
         self._live = live
+        self._meter = meter
         self._tally = Tally()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._live.update(self._runnings)
+        completions = self._parsed.completions
+        request_id = completions[0].request_id
+        live = self._live.enter(request_id, self._runnings, completions[0].choices)
+        if self._parsed.failed is not None:
+            scope["state"]["failed"] = self._parsed.failed
         watch = asyncio.create_task(self._watch(receive))
         try:
             write = self._stream if self._parsed.stream else self._whole
             await write(self._parsed.reply, scope, receive, send)
+        except BaseException as error:
+            self._meter.fail(error)
+            raise
         finally:
             watch.cancel()
             self._cancel()
-            self._live.difference_update(self._runnings)
+            self._live.leave(live)
+            scope["state"]["finish"] = self._meter.finish
+            self._meter.end(completions, self._runnings)
 
     async def _stream(self, reply: Reply, scope: Scope, receive: Receive, send: Send) -> None:
         headers = self._headers()
@@ -167,6 +182,7 @@ class Generation:
         async def drain(source: int, running: Running) -> None:
             async for delta in running.deltas():
                 self._tally.count(delta)
+                self._meter.count(source, delta)
                 await push(source, delta)
 
         tasks = [asyncio.create_task(drain(*numbered)) for numbered in enumerate(self._runnings)]
@@ -191,6 +207,7 @@ class Generation:
             [running.prompt_tokens for running in self._runnings],
             [running.report for running in self._runnings],
             self._tally,
+            self._runnings[0].ignored,
         )
 
     def _headers(self) -> dict[str, str]:

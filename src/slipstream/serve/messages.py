@@ -26,7 +26,7 @@ class Part(msgspec.Struct):
 
 class CalledFunction(msgspec.Struct):
     name: Annotated[str, Meta(min_length=1)]
-    arguments: str
+    arguments: str | dict[str, Any]
 
 
 class Call(msgspec.Struct):
@@ -40,6 +40,7 @@ class ChatMessage(msgspec.Struct, kw_only=True):
     content: str | list[Part] | None = None
     name: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = None  # another name of the same
     tool_calls: list[Call] | None = None
     tool_call_id: str | None = None
 
@@ -77,7 +78,7 @@ def one(message: ChatMessage, where: str) -> Message:
         ]
     optional = {
         "name": message.name,
-        "reasoning_content": message.reasoning_content,
+        "reasoning_content": message.reasoning_content or message.reasoning,
         "tool_call_id": message.tool_call_id,
     }
     return made | {name: value for name, value in optional.items() if value is not None}
@@ -109,8 +110,10 @@ def text_of(part: Part, where: str) -> str:
 def call(given: Call, where: str) -> dict[str, Any]:
     """Templates write the arguments out themselves, so they get the object and not its text."""
     param = f"{where}.function.arguments"
+    arguments = given.function.arguments
     try:
-        arguments = msgspec.json.decode(given.function.arguments or "{}", type=dict)
+        if isinstance(arguments, str):
+            arguments = msgspec.json.decode(arguments or "{}", type=dict)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidRequest(f"{param} is not a JSON object: {error}.", param=param) from error
     function = {"name": given.function.name, "arguments": arguments}

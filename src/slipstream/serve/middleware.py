@@ -1,6 +1,6 @@
 """What surrounds every route, as pure ASGI: request ids, CORS, errors, keys, body size.
 
-It knows no route but /health, which needs no key.
+It knows no route but those that need no key: /health and the page.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from slipstream.contracts.errors import (
     Unauthorized,
 )
 from slipstream.contracts.row import CancelReason
+from slipstream.serve.api import Failed
 from slipstream.serve.errors import error_event, error_response, is_anthropic
 
 log = logging.getLogger(__name__)
 
 OPEN_PATH = "/health"
+PAGE_PATH, PAGE_PARTS = "/", "/web/"  # a browser cannot send a key with what it loads
 SANE_ID = re.compile(r"[!-~]{1,128}")
 EXPOSED = "x-request-id, request-id, x-slipstream-lane, x-slipstream-reasons, retry-after"
 METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
@@ -120,9 +122,15 @@ class Errors:
         if isinstance(error, Cancelled) and error.reason == CancelReason.DISCONNECT:
             return  # nobody is there to be told
         if started:
-            await send({"type": "http.response.body", "body": error_event(error, scope)})
+            failed: Failed | None = scope["state"].get("failed")
+            frames = failed(error) if failed else error_event(error, scope)
+            await send({"type": "http.response.body", "body": frames})
         else:
             await error_response(error, scope)(scope, receive, send)
+
+
+def is_open(path: str) -> bool:
+    return path in {OPEN_PATH, PAGE_PATH} or path.startswith(PAGE_PARTS)
 
 
 class Keys:
@@ -133,7 +141,7 @@ class Keys:
         self._digests = [digest(key.encode()) for key in keys if key]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] != OPEN_PATH:
+        if not is_open(scope["path"]):
             self._check(Headers(scope=scope))
         await self._app(scope, receive, send)
 

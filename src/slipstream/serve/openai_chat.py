@@ -5,39 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import msgspec
-
 from slipstream.contracts.completion import Completion
 from slipstream.contracts.delta import Delta, TextLogprob
 from slipstream.contracts.errors import InvalidRequest
 from slipstream.serve import fields
 from slipstream.serve.api import Parsed
-from slipstream.serve.fields import Context, Count, Filled, GenerationRequest, TopCount
+from slipstream.serve.fields import Context, Count, GenerationRequest, TopCount
 from slipstream.serve.messages import ChatMessage, for_template
 from slipstream.serve.openai_reply import Choice, OpenAIReply
+from slipstream.serve.openai_tools import Chosen, Tool, offer, piece, whole
 from slipstream.serve.wire import Object
 from slipstream.text.sink import Folded
-
-
-class Function(msgspec.Struct):
-    name: Filled
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class Tool(msgspec.Struct):
-    type: str
-    function: Function | None = None
-
-
-class NamedFunction(msgspec.Struct):
-    name: Filled
-
-
-class NamedTool(msgspec.Struct):
-    function: NamedFunction
-    type: Literal["function"] = "function"
 
 
 class ChatRequest(GenerationRequest, kw_only=True):
@@ -51,18 +29,20 @@ class ChatRequest(GenerationRequest, kw_only=True):
     )
     modalities: list[Literal["text"]] | None = None
     tools: list[Tool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    tool_choice: Chosen | None = None
+    parallel_tool_calls: bool | None = None
 
 
 def parse(body: Object, context: Context) -> Parsed:
     request = fields.typed(body, ChatRequest)
     messages = for_template(request.messages, body["messages"])
-    tools = function_tools(request, body)
-    shared = fields.shared(body, request, context)
+    offered = offer(request.tools, request.tool_choice, request.parallel_tool_calls, body)
+    shared = fields.shared(body, request, context, idle=offered.ignored)
     completion = Completion(
         **shared,
         messages=messages,
-        tools=tools,
+        tools=offered.tools,
+        tool_choice=offered.choice,
         template_kwargs=template_kwargs(request),
         max_tokens=fields.one_limit(longest(request), request.min_tokens),
         logprobs=logprobs(request),
@@ -104,21 +84,6 @@ def template_kwargs(request: ChatRequest) -> Mapping[str, Any]:
     return {"reasoning_effort": request.reasoning_effort, **given}
 
 
-def function_tools(request: ChatRequest, body: Object) -> Sequence[Mapping[str, Any]]:
-    """The function tools as they were sent. Raises InvalidRequest when a call is demanded
-    without any."""
-    tools = []
-    for index, tool in enumerate(request.tools or []):
-        if tool.type == "function":
-            if tool.function is None:
-                where = f"tools[{index}].function"
-                raise InvalidRequest(f"{where} is missing.", param=where)
-            tools.append(body["tools"][index])
-    if request.tool_choice not in (None, "none", "auto") and not tools:
-        raise InvalidRequest("tool_choice demands a call, but no tools.", param="tool_choice")
-    return tools
-
-
 class ChatStyle:
     """How this route writes a choice."""
 
@@ -133,9 +98,12 @@ class ChatStyle:
         return ChatWriter(index)
 
     def whole(self, index: int, folded: Folded) -> Choice:
-        message = {"role": "assistant", "content": folded.text, "refusal": None}
+        content = folded.text or (None if folded.calls else "")
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
         if folded.reasoning:
             message["reasoning_content"] = folded.reasoning
+        if folded.calls:
+            message["tool_calls"] = [whole(call) for call in folded.calls]
         return {
             "index": index,
             "message": message,
@@ -152,8 +120,9 @@ class ChatWriter:
         self._opened = False
 
     def push(self, delta: Delta) -> list[Choice]:
-        added = {"reasoning_content": delta.reasoning, "content": delta.text}
-        added = {name: text for name, text in added.items() if text}
+        calls = [piece(call) for call in delta.calls]
+        added = {"reasoning_content": delta.reasoning, "content": delta.text, "tool_calls": calls}
+        added = {name: value for name, value in added.items() if value}
         if not (added or delta.logprobs or delta.finish):
             return []
         choices = [] if self._opened else [self._choice({"role": "assistant", "content": ""})]
@@ -163,7 +132,7 @@ class ChatWriter:
 
     def _choice(
         self,
-        added: Mapping[str, str],
+        added: Mapping[str, Any],
         logprobs: Mapping[str, Any] | None = None,
         finish: str | None = None,
     ) -> Choice:

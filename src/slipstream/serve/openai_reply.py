@@ -131,6 +131,6 @@ def extension(account: Account, ignored: Sequence[str]) -> Mapping[str, Any]:
         "cached_tokens": report.cached_tokens,
         "rows_peak": report.rows_peak,
         "seed": report.seed,
-        "ignored": list(ignored),
+        "ignored": [*ignored, *account.ignored],
         "spec": None,
     }

@@ -11,8 +11,9 @@ from typing import Literal, Protocol
 from slipstream.contracts.completion import Completion, Message
 from slipstream.contracts.delta import Delta
 from slipstream.contracts.model import ModelInfo
-from slipstream.contracts.report import EngineStats, Report
+from slipstream.contracts.report import EngineStats, Flushed, Report, RowReport
 from slipstream.contracts.row import CancelReason
+from slipstream.contracts.trace import Hop, Moment
 
 State = Literal["loading", "ready", "failed", "draining"]
 
@@ -24,8 +25,28 @@ class Running(Protocol):
     def prompt_tokens(self) -> int: ...
 
     @property
+    def ignored(self) -> tuple[str, ...]:
+        """Its fields that change nothing with this model."""
+        ...
+
+    @property
     def report(self) -> Report:
         """So far; the placement is there from the start."""
+        ...
+
+    @property
+    def rows(self) -> Sequence[RowReport]:
+        """Its choices that have not ended."""
+        ...
+
+    @property
+    def hops(self) -> Sequence[Hop]:
+        """Where it was so far, beginning with prepare; on the monotonic clock."""
+        ...
+
+    @property
+    def moments(self) -> Sequence[Moment]:
+        """What happened to its rows so far, on the same clock."""
         ...
 
     def deltas(self) -> AsyncIterator[Delta]:
@@ -55,6 +76,10 @@ class Engine(Protocol):
         """Raises a Refusal; then, or when it is cancelled, nothing was started."""
         ...
 
+    def count_tokens(self, completion: Completion) -> int:
+        """How long its prompt is; nothing runs. Raises InvalidRequest."""
+        ...
+
     def tokenize(
         self,
         *,
@@ -68,6 +93,12 @@ class Engine(Protocol):
     def detokenize(self, ids: Sequence[int]) -> str: ...
 
     def token_text(self, token: int) -> str: ...
+
+    async def flush_cache(self) -> Flushed:
+        """Returns when nothing of the prefix cache is missing on disk.
+
+        Raises InvalidRequest where there is no disk tier, Unavailable when it cannot be written."""
+        ...
 
     def stats(self) -> EngineStats: ...
 

@@ -6,7 +6,7 @@ Every answer is read off the engine's port at the moment of asking.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -16,12 +16,13 @@ from starlette.types import Receive, Scope
 
 from slipstream.contracts.clock import Clock
 from slipstream.contracts.errors import InvalidRequest
-from slipstream.serve.fields import convert, ignored
+from slipstream.serve.anthropic_messages import parse_count
+from slipstream.serve.fields import Context, convert, ignored
 from slipstream.serve.generation import require_ready
 from slipstream.serve.messages import ChatMessage, for_template
 from slipstream.serve.names import ServedNames
 from slipstream.serve.ports import Engine
-from slipstream.serve.wire import Object, json_response, read_object
+from slipstream.serve.wire import json_response, read_object
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True):
@@ -113,6 +114,10 @@ class Queries:
             }
         )
 
+    async def flush_cache(self, scope: Scope, receive: Receive) -> Response:
+        require_ready(self._engine)
+        return json_response(dataclasses.asdict(await self._engine.flush_cache()))
+
     async def tokenize(self, scope: Scope, receive: Receive) -> Response:
         require_ready(self._engine)
         body = await read_object(scope, receive)
@@ -136,7 +141,15 @@ class Queries:
         }
         if request.return_token_strs:
             answer["token_strs"] = [self._engine.token_text(token) for token in tokens]
-        return json_response({**answer, **self._declared(body, request)})
+        return json_response({**answer, **declared(ignored(body, request, self._strict))})
+
+    async def count_tokens(self, scope: Scope, receive: Receive) -> Response:
+        require_ready(self._engine)
+        body = await read_object(scope, receive)
+        context = Context(scope["state"]["request_id"], self._names, self._strict, rows_max=1)
+        completion = parse_count(body, context)
+        answer = {"input_tokens": self._engine.count_tokens(completion)}
+        return json_response({**answer, **declared(completion.ignored)})
 
     async def detokenize(self, scope: Scope, receive: Receive) -> Response:
         require_ready(self._engine)
@@ -151,12 +164,7 @@ class Queries:
                     param="tokens",
                 )
         answer = {"prompt": self._engine.detokenize(request.tokens)}
-        return json_response({**answer, **self._declared(body, request)})
-
-    def _declared(self, body: Object, request: msgspec.Struct) -> Mapping[str, Any]:
-        """The `slipstream` object, where there is something to declare."""
-        found = ignored(body, request, self._strict)
-        return {"slipstream": {"ignored": found}} if found else {}
+        return json_response({**answer, **declared(ignored(body, request, self._strict))})
 
     def _model(self, name: str) -> Mapping[str, Any]:
         return {
@@ -168,3 +176,8 @@ class Queries:
             "max_model_len": self._engine.context,
             "abilities": ["chat", "completions"],
         }
+
+
+def declared(found: Sequence[str]) -> Mapping[str, Any]:
+    """The `slipstream` object, where there are fields to declare."""
+    return {"slipstream": {"ignored": found}} if found else {}

@@ -109,7 +109,7 @@ def listed(given: str | Sequence[Object]) -> list[Object]:
         )
     items = []
     for raw in given:
-        kind = raw.get("type") or "message"
+        kind = "message" if raw.get("type") is None else raw["type"]
         known = {"id": new_id(kind)} if isinstance(kind, str) and kind in PREFIXES else {}
         items.append({**known, **{k: v for k, v in raw.items() if k != "id" or v}, "type": kind})
     return items
@@ -170,9 +170,8 @@ class Conversation:
     def _reason(self, item: ReasoningItem, where: str) -> None:
         text = joined(item.content or [], f"{where}.content") or opened(item.encrypted_content)
         if not text:
-            for name in ("summary", "encrypted_content"):
-                if getattr(item, name):
-                    self.ignored.append(f"input[].{name}")
+            unread = {"summary": item.summary, "encrypted_content": item.encrypted_content}
+            self.ignored.extend(f"input[].{name}" for name, value in unread.items() if value)
             return
         answer = self._answering("content", "tool_calls")
         answer["reasoning_content"] = answer.get("reasoning_content", "") + text
@@ -190,7 +189,8 @@ class Conversation:
 
 
 def typed(raw: Object, where: str) -> Item:
-    kind = raw.get("type", "message")
+    """One of `listed`. Raises InvalidRequest naming what is wrong."""
+    kind = raw["type"]
     if kind == "item_reference":
         raise InvalidRequest(
             f"{where}: item_reference is refused: send the item, or previous_response_id.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -17,12 +18,13 @@ from slipstream.contracts.errors import InvalidRequest
 from slipstream.serve.fields import Filled, convert, strangers
 from slipstream.serve.wire import Object
 
-CUSTOM_PARAMETERS = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-}
-MODES = {"none": ToolMode.NONE, "auto": ToolMode.AUTO, "required": ToolMode.REQUIRED}
+CUSTOM_PARAMETERS: Mapping[str, Any] = MappingProxyType(
+    {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+)
+FUNCTION_PARTS = frozenset({"name", "description", "parameters", "strict"})
+MODES: Mapping[str, ToolMode] = MappingProxyType(
+    {"none": ToolMode.NONE, "auto": ToolMode.AUTO, "required": ToolMode.REQUIRED}
+)
 
 
 class FunctionTool(msgspec.Struct, kw_only=True):
@@ -121,13 +123,12 @@ def every(
             case "function":
                 known = placed(raw, FunctionTool, where)
                 ignored.extend(strangers(raw, known, f"{path}[]"))
-                function = {k: v for k, v in raw.items() if k != "type" and v is not None}
-                ignored_free = {k: v for k, v in function.items() if k in known.__struct_fields__}
-                yield Tool(known.name, definition(ignored_free), namespace), where
+                yield Tool(known.name, function(raw, namespace), namespace), where
             case "custom":
                 known = placed(raw, CustomTool, where)
                 ignored.extend(strangers(raw, known, f"{path}[]"))
-                yield Tool(known.name, custom_definition(known), namespace, custom=True), where
+                made = custom_function(known, namespace)
+                yield Tool(known.name, made, namespace, custom=True), where
             case "namespace" if namespace is None:
                 known = placed(raw, Namespace, where)
                 ignored.extend(strangers(raw, known, f"{path}[]"))
@@ -138,13 +139,16 @@ def every(
                 raise InvalidRequest(f"{where}.type is missing.", param=f"{where}.type")
 
 
-def definition(function: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"type": "function", "function": dict(function)}
+def function(raw: Object, namespace: str | None) -> Mapping[str, Any]:
+    """As the chat route would send it, its parts in the order in which they came."""
+    known = {name: raw[name] for name in raw if name in FUNCTION_PARTS and raw[name] is not None}
+    return {"type": "function", "function": {**known, "name": flat(namespace, raw["name"])}}
 
 
-def custom_definition(tool: CustomTool) -> Mapping[str, Any]:
+def custom_function(tool: CustomTool, namespace: str | None) -> Mapping[str, Any]:
     described = {} if tool.description is None else {"description": tool.description}
-    return definition({"name": tool.name, **described, "parameters": CUSTOM_PARAMETERS})
+    raw = {"name": tool.name, **described, "parameters": {**CUSTOM_PARAMETERS}}
+    return function(raw, namespace)
 
 
 def chosen_of(

@@ -16,13 +16,14 @@ Handler = Callable[[Scope, Receive], Awaitable[ASGIApp]]
 
 
 class Methods:
-    """The handlers of one path, by method. HEAD is GET without its body."""
+    """The handlers of one path, by method. HEAD is GET without its body. `names` are as given."""
 
     def __init__(self, **handlers: Handler) -> None:
         self._handlers = dict(handlers)
         if "GET" in handlers:
             self._handlers["HEAD"] = handlers["GET"]
         self._allow = ", ".join(sorted([*self._handlers, "OPTIONS"]))
+        self.names = tuple(handlers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]
@@ -36,9 +37,21 @@ class Methods:
         await response(scope, receive, send)
 
 
+class Named:
+    """Leaves word of the route that was taken, for whoever counts."""
+
+    def __init__(self, path: str, methods: Methods) -> None:
+        self._path = path
+        self._methods = methods
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["route"] = self._path
+        await self._methods(scope, receive, send)
+
+
 def router(paths: dict[str, Methods]) -> Router:
     """`paths` in starlette's syntax, matched exactly; everything else raises NotFound."""
-    routes = [Route(path, endpoint=methods) for path, methods in paths.items()]
+    routes = [Route(path, endpoint=Named(path, methods)) for path, methods in paths.items()]
     return Router(routes, default=nothing_here, redirect_slashes=False)
 
 

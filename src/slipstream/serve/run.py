@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 
 from slipstream.contracts.errors import SlipstreamError
+from slipstream.contracts.trace import Tracer
 from slipstream.serve.app import KEEP_ALIVE, App
 from slipstream.serve.ports import Engine
 from slipstream.settings import Settings
@@ -34,19 +35,20 @@ async def serve(
     *,
     announce: Callable[[str], None],
     keep_alive: float = KEEP_ALIVE,
+    tracer: Tracer | None = None,
 ) -> int:
     """Serves until a signal; returns the exit code. Takes `engine` and closes it, unless it
     still loads: then the end of the process is all it needs.
 
     `announce` gets one line when the address listens and one when the model can answer.
-    `keep_alive` is the longest silence of a stream, in seconds."""
+    `keep_alive` is the longest silence of a stream, in seconds. Borrows `tracer`."""
     try:
         listener = bind(settings.host, settings.port)
     except OSError as error:
         log.error("cannot listen on %s:%d: %s", settings.host, settings.port, explained(error))
         await engine.close(0)
         return 1
-    app = App(engine, settings, keep_alive=keep_alive)
+    app = App(engine, settings, keep_alive=keep_alive, tracer=tracer)
     server = Server(configured(app, settings))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     loading = asyncio.create_task(engine.wait_ready())

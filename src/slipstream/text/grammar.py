@@ -19,6 +19,7 @@ from slipstream.contracts.completion import GrammarText
 from slipstream.contracts.errors import InvalidRequest, QueueFull
 from slipstream.text.grammar_matcher import GrammarMatcher, GroupMasks
 from slipstream.text.grammar_source import translate
+from slipstream.text.grammar_thinking import Lead, ThinkingMatcher
 from slipstream.text.tokenizer import Tokenizer
 
 KEPT = 64  # compiled grammars
@@ -47,9 +48,14 @@ class Compiled:
     start: LLMatcher
     vocabulary: Vocabulary
 
-    def matcher(self, ends: Iterable[int] = ()) -> GrammarMatcher:
-        """A fresh one for one row, which `ends` end beside the model's own. Costs some 20 us."""
-        return GrammarMatcher(self.start, self.vocabulary.tokens, self.vocabulary.masks, ends)
+    def matcher(self, ends: Iterable[int] = (), lead: Lead | None = None) -> GrammarMatcher:
+        """A fresh one for one row, which `ends` end beside the model's own. Costs some 20 us.
+
+        `lead`: reasoning that comes before what the grammar binds."""
+        tokens, masks = self.vocabulary.tokens, self.vocabulary.masks
+        if lead is None:
+            return GrammarMatcher(self.start, tokens, masks, ends)
+        return ThinkingMatcher(self.start, tokens, masks, ends, lead)
 
 
 class GrammarCompiler:

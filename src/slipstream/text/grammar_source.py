@@ -17,7 +17,8 @@ from llguidance.gbnf_to_lark import gbnf_to_lark
 from slipstream.contracts.completion import GrammarText
 from slipstream.contracts.errors import InvalidRequest
 
-LONGEST = MappingProxyType({"json_schema": 1 << 20, "choice": 1 << 20})
+CALLS_KIND = "calls"  # Lark that was written here, around schemas that were checked
+LONGEST = MappingProxyType({"json_schema": 1 << 20, "choice": 1 << 20, CALLS_KIND: 1 << 21})
 LONGEST_OTHER = 1 << 16  # characters of a pattern or a grammar
 MOST_LEVELS = 1000  # levels of a schema along its references; thousands overflow the stack below
 MOST_PARTS = 1000  # rules, groups and classes of a grammar, for the same reason
@@ -67,6 +68,8 @@ def translate(grammar: GrammarText) -> str:
         case "gbnf":
             check_parts(text)
             return LLMatcher.grammar_from_lark(from_gbnf(text))
+        case "calls":
+            return LLMatcher.grammar_from_lark(text)
         case "lark":
             check_parts(text)
             return LLMatcher.grammar_from_lark(text)

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slipstream.contracts.completion import Completion
+from slipstream.contracts.completion import Completion, Message, ToolMode
 from slipstream.contracts.errors import ContextExceeded, InvalidRequest, ModelError
 from slipstream.contracts.model import ModelInfo
 from slipstream.contracts.placement import Lane, Needs
 from slipstream.contracts.row import Prompt
 from slipstream.contracts.sampling import SEED_BITS, Sampling, check_range
+from slipstream.text.answers import Answer, Answers
+from slipstream.text.boundaries import Rendered, boundaries
 from slipstream.text.detokenize import Detokenizer
 from slipstream.text.echo import Echo
 from slipstream.text.grammar import Compiled, GrammarCompiler
@@ -23,6 +25,7 @@ from slipstream.text.sink import Sink
 from slipstream.text.stops import Stops
 from slipstream.text.template import ChatTemplate
 from slipstream.text.tokenizer import Tokenizer
+from slipstream.text.volatile import settled
 
 MOST_STOPS = 16
 GENERATION_FIELDS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
@@ -40,6 +43,8 @@ class Prepared:
     stop: tuple[str, ...]
     choices: int
     tokenizer: Tokenizer
+    answer: Answer
+    ignored: tuple[str, ...]  # fields that change nothing with this model
     continues: bool  # the answer goes on in the middle of a text
     echo: Echo | None  # the prompt, when it is to come out first
 
@@ -48,14 +53,17 @@ class Prepared:
         own."""
         sampling = self.prompt.sampling
         seed = (sampling.seed + choice) % (1 << SEED_BITS) if choice else sampling.seed
-        matcher = self.grammar.matcher(self.prompt.stop_ids) if self.grammar else None
+        matcher = None
+        if self.grammar is not None:
+            matcher = self.grammar.matcher(self.prompt.stop_ids, self.answer.lead)
         return replace(self.prompt, sampling=replace(sampling, seed=seed), matcher=matcher)
 
     def sink(self, choice: int = 0) -> Sink:
         """A fresh text chain for one choice."""
         return Sink(
-            Detokenizer(self.tokenizer, continues=self.continues),
+            Detokenizer(self.tokenizer, keep=self.answer.keep, continues=self.continues),
             Stops(self.stop),
+            self.answer.reader(),
             stop_ids=self.prompt.stop_ids,
             choice=choice,
             echo=self.echo,
@@ -83,53 +91,67 @@ class Preparer:
         context: int,
         max_tokens_default: int | None = None,
         draw_seed: Callable[[], int] = fresh_seed,
+        *,
+        keep_volatile_line: bool = False,
     ) -> None:
-        """`defaults`: see `sampling_defaults`. `context` in tokens, enforced."""
+        """`defaults`: see `sampling_defaults`. `context` in tokens, enforced.
+
+        `keep_volatile_line` leaves it where it is; see `volatile`."""
         self._tokenizer = tokenizer
         self._template = template
         self._defaults = defaults
         self._vocabulary = info.vocab_size
         self._context = context
+        self._by_memory = False
+        self._keep_volatile_line = keep_volatile_line
         self._max_tokens = max_tokens_default
         self._draw_seed = draw_seed
         own = tokenizer.eos_id  # chat models end turns with it, whatever their config.json says
         ends = [*info.eos_ids] if own is None else [own, *info.eos_ids]
         self._eos = frozenset(ends)
+        self._answers = Answers(template, tokenizer)
         self._grammars = GrammarCompiler(tokenizer, dict.fromkeys(ends), info.vocab_size)
+
+    def limit_context(self, context: int) -> None:
+        """From now on no prompt is longer than `context` tokens: memory holds no more."""
+        self._context = context
+        self._by_memory = True
 
     def close(self) -> None:
         """Lets go of grammars that wait to be compiled."""
         self._grammars.close()
 
     async def grammar(self, completion: Completion) -> Compiled | None:
-        """What `prepare` wants beside a completion that has a grammar, compiled off the loop.
+        """What `prepare` wants beside a completion whose answer is bound, compiled off the loop.
 
         Raises InvalidRequest, and QueueFull when too many wait for theirs."""
-        if completion.grammar is None:
+        bound = self._answers.grammar(completion)
+        if bound is None:
             return None
         if completion.ignore_eos:
             raise InvalidRequest(
-                f"ignore_eos cannot be joined with {completion.grammar.param}: "
+                f"ignore_eos cannot be joined with {bound.param}: "
                 "what is bound to a form ends with it.",
                 param="ignore_eos",
             )
-        return await self._grammars.compile(completion.grammar)
+        return await self._grammars.compile(bound)
 
     def prepare(self, completion: Completion, grammar: Compiled | None = None) -> Prepared:
-        """`grammar` is what `grammar()` made of the completion's own.
+        """`grammar` is what `grammar()` made of this completion.
 
         Raises InvalidRequest, and ContextExceeded when there is no room for one token more."""
-        assert (grammar is None) == (completion.grammar is None)
+        bound = self._answers.grammar(completion)
+        assert (grammar is None) == (bound is None)
         stop = _checked_stops(completion.stop)
         stop_ids = self._stop_ids(completion, stop)
         sampling = Sampling.resolve(completion.sampling, self._defaults, self._draw_seed())
         self._check_ids(sampling.logit_bias, "logit_bias")
-        ids = self.ids(completion)
+        ids, rendered = self._read(completion)
         if completion.max_tokens is not None and completion.max_tokens < 1:
             raise InvalidRequest("max_tokens must be at least 1.", param="max_tokens")
         room = self._context - len(ids)
         if room < 1:
-            raise ContextExceeded(len(ids), self._context, param=completion.prompt_param)
+            raise self._exceeded(len(ids), completion.prompt_param)
         wanted = completion.max_tokens or self._max_tokens or room
         prompt = Prompt(
             ids=ids,
@@ -145,6 +167,7 @@ class Preparer:
             ),
             priority=completion.priority,
             cache_salt=completion.cache_salt,
+            boundaries=() if rendered is None else self._boundaries(completion, rendered),
         )
         return Prepared(
             prompt=prompt,
@@ -152,6 +175,10 @@ class Preparer:
             stop=stop,
             choices=completion.choices,
             tokenizer=self._tokenizer,
+            answer=Answer()
+            if rendered is None
+            else self._answers.answer(completion, rendered.text, bound),
+            ignored=self._idle(completion),
             continues=completion.messages is None or completion.continue_final,
             echo=self._echo(completion, ids) if completion.echo else None,
         )
@@ -159,11 +186,16 @@ class Preparer:
     def ids(self, completion: Completion) -> tuple[int, ...]:
         """The prompt's ids, at least one, all in the vocabulary; not checked against the context,
         but for a text so long that it cannot fit. Raises InvalidRequest, ContextExceeded."""
-        param = completion.prompt_param
+        return self._read(completion)[0]
+
+    def _read(self, completion: Completion) -> tuple[tuple[int, ...], Rendered | None]:
+        """The ids, and for messages what was rendered on the way."""
+        param, rendered = completion.prompt_param, None
         if completion.messages is not None:
-            found = self._rendered(completion)
+            found, rendered = self._rendered(completion)
         elif completion.text is not None:
-            found = self._encode(completion.text, special=True, param=param)
+            self._check_length(completion.text, param)
+            found = self._tokenizer.encode(completion.text)
         else:
             found = list(completion.ids or ())
         if not found:
@@ -172,34 +204,75 @@ class Preparer:
                 raise InvalidRequest("The prompt is empty.", param=param)
             found = [bos]
         self._check_ids(found, param)
-        return tuple(found)
+        return tuple(found), rendered
 
-    def _rendered(self, completion: Completion) -> list[int]:
-        text = self._template.render(
-            completion.messages or (),
-            tools=completion.tools,
-            variables=completion.template_kwargs,
+    def _rendered(self, completion: Completion) -> tuple[list[int], Rendered]:
+        text = self._render(completion, self._messages(completion))
+        self._check_tools(completion, text)
+        self._check_length(text, completion.prompt_param)
+        ids, spans = self._tokenizer.encode_placed(text)
+        bos = self._tokenizer.bos_id
+        doubled = int(bos is not None and ids[:2] == [bos, bos])
+        return ids[doubled:], Rendered(text, spans[doubled:])
+
+    def _messages(self, completion: Completion) -> Sequence[Message]:
+        messages = completion.messages or ()
+        return messages if self._keep_volatile_line else settled(messages)
+
+    def _render(
+        self, completion: Completion, messages: Sequence[Message], **variables: object
+    ) -> str:
+        offered = completion.tool_choice.mode is not ToolMode.NONE
+        given, _ = self._answers.variables(completion.template_kwargs)
+        return self._template.render(
+            messages,
+            tools=completion.tools if offered else (),
+            variables={**given, **variables},
             continue_final=completion.continue_final,
             param=completion.prompt_param,
         )
-        ids = self._encode(text, special=False, param=completion.prompt_param)
-        bos = self._tokenizer.bos_id
-        doubled = bos is not None and ids[:2] == [bos, bos]
-        return ids[1:] if doubled else ids
 
-    def _encode(self, text: str, special: bool, param: str) -> list[int]:
-        if len(text) > max(LONG_TEXT, DENSE_TEXT * self._context):
-            self._refuse_endless(text, param)
-        return self._tokenizer.encode(text, add_special_tokens=special)
+    def _check_tools(self, completion: Completion, rendered: str) -> None:
+        """Raises InvalidRequest where the template drops the tools, and nothing else would make
+        the model call them."""
+        if completion.tools and completion.tool_choice.mode is ToolMode.AUTO:
+            without = replace(completion, tools=())
+            if self._render(without, self._messages(completion)) == rendered:
+                raise InvalidRequest(
+                    "This model's chat template takes no tools. With tool_choice required, or "
+                    "naming a tool, a call is made all the same.",
+                    param="tools",
+                )
 
-    def _refuse_endless(self, text: str, param: str) -> None:
-        """Counts slices until there are twice as many tokens as can fit, which no seams explain."""
+    def _idle(self, completion: Completion) -> tuple[str, ...]:
+        _, idle = self._answers.variables(completion.template_kwargs)
+        own = "reasoning_effort"
+        return tuple(name if name == own else f"chat_template_kwargs.{name}" for name in idle)
+
+    def _boundaries(self, completion: Completion, rendered: Rendered) -> tuple[int, ...]:
+        def ending(messages: Sequence[Message], reply: bool) -> str:
+            asked = replace(completion, continue_final=False)
+            return self._render(asked, messages, add_generation_prompt=reply)
+
+        final = completion.continue_final
+        return boundaries(rendered, self._messages(completion), ending, continued=final)
+
+    def _check_length(self, text: str, param: str) -> None:
+        """Raises ContextExceeded for a text so long that it cannot fit, without reading all of it:
+        once there are twice as many tokens as can fit, which no seams between slices explain."""
+        if len(text) <= max(LONG_TEXT, DENSE_TEXT * self._context):
+            return
         tokens = 0
         for start in range(0, len(text), SLICE):
             piece = text[start : start + SLICE]
             tokens += len(self._tokenizer.encode(piece, add_special_tokens=False))
             if tokens > 2 * self._context:
-                raise ContextExceeded(tokens, self._context, param=param, at_least=True)
+                raise self._exceeded(tokens, param, at_least=True)
+
+    def _exceeded(self, tokens: int, param: str, at_least: bool = False) -> ContextExceeded:
+        return ContextExceeded(
+            tokens, self._context, param=param, at_least=at_least, by_memory=self._by_memory
+        )
 
     def _stop_ids(self, completion: Completion, stop: Sequence[str]) -> frozenset[int]:
         """The ids that end a row. A stop string that is a special token never shows in the text,
@@ -207,7 +280,9 @@ class Preparer:
         self._check_ids(completion.stop_token_ids, "stop_token_ids")
         ids = {*completion.stop_token_ids}
         ids |= self._tokenizer.special_ids.intersection(map(self._tokenizer.id_of, stop))
-        return frozenset(ids if completion.ignore_eos else ids | self._eos)
+        if not completion.ignore_eos:
+            ids |= self._eos if completion.messages is None else self._eos | self._answers.ends
+        return frozenset(ids)
 
     def _check_ids(self, ids: Iterable[int], param: str) -> None:
         for token in ids:

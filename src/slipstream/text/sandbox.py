@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError, TemplateRuntimeError, nodes
 from jinja2.ext import Extension, loopcontrols
+from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -166,6 +167,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         tree = Metered().visit(self.parse(source))
         tree.set_environment(self)
         return self.from_string(tree)
+
+    def undeclared(self, source: str) -> set[str]:
+        """The names that `source` reads and does not set itself."""
+        return find_undeclared_variables(self.parse(source))
 
     def render(self, template: Template, variables: Mapping[str, Any], budget: Budget) -> str:
         """Raises Refused, TooCostly, and whatever else a template can fail with."""

@@ -5,6 +5,7 @@ It does not know ids. What Hugging Face's `apply_chat_template` renders is what 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ RESERVED = frozenset({"messages", "tools"})
 REASONING = ("reasoning_content", "thinking", "reasoning")
 MARK = "CONTINUE_FINAL_MESSAGE_TAG "
 NEEDLE = "needle"
+SHORT_ID = 9  # characters
 FAILURES = (
     jinja2.TemplateError,
     ArithmeticError,
@@ -46,6 +48,7 @@ class Variant:
     reads_parts: bool  # content may be a list of parts
     reads_text: bool  # content may be a string
     reads_objects: bool  # arguments of tool calls may be objects
+    short_ids: bool  # ids of tool calls have to be nine letters and digits
 
 
 class ChatTemplate:
@@ -53,6 +56,7 @@ class ChatTemplate:
 
     `texts` maps names to sources: `default`, and `tool_use` and `rag` for requests with tools or
     documents. None at all is fine until one is needed. Raises ModelError when one cannot be read.
+    `text` is all of them, `reads` the names of variables that they read.
     """
 
     def __init__(
@@ -69,7 +73,11 @@ class ChatTemplate:
         self._sandbox.globals["strftime_now"] = lambda form: now().strftime(form)
         self._variables = {**special, **variables}
         self._budget = budget
+        self.text = "\n".join(texts.values())
         self._variants = {name: self._compile(name, text) for name, text in texts.items()}
+        self.reads = frozenset(
+            name for text in texts.values() for name in self._sandbox.undeclared(text)
+        )
 
     def render(
         self,
@@ -150,7 +158,10 @@ class ChatTemplate:
         objects = self._try(template, *_call({NEEDLE: NEEDLE}))
         as_json = self._try(template, *_call(json.dumps({NEEDLE: NEEDLE})))
         reads_objects = NEEDLE in objects or NEEDLE not in as_json
-        return Variant(template, reads_parts, reads_text or not reads_parts, reads_objects)
+        long_ids = self._try(template, *_call({NEEDLE: NEEDLE}, "call_" + "0" * 32))
+        short_ids = NEEDLE in objects and not long_ids
+        reads_text = reads_text or not reads_parts
+        return Variant(template, reads_parts, reads_text, reads_objects, short_ids)
 
     def _try(self, template: jinja2.Template, *messages: Message) -> str:
         """What is rendered, in lower case; nothing when the template fails on it."""
@@ -214,9 +225,9 @@ def _user(content: str | list[dict[str, str]]) -> Message:
     return {"role": "user", "content": content}
 
 
-def _call(arguments: object) -> tuple[Message, Message]:
+def _call(arguments: object, call_id: str = "abcdefgh1") -> tuple[Message, Message]:
     function = {"name": "look", "arguments": arguments}
-    call = {"type": "function", "id": "abcdefgh1", "function": function}
+    call = {"type": "function", "id": call_id, "function": function}
     return _user("hi"), {"role": "assistant", "content": "", "tool_calls": [call]}
 
 
@@ -233,10 +244,30 @@ def _shape(message: Message, variant: Variant, param: str) -> dict[str, Any]:
         shaped["content"] = [{"type": "text", "text": content}]
     if variant.reads_objects and "tool_calls" in shaped:
         shaped["tool_calls"] = [_with_object(call) for call in shaped["tool_calls"]]
+    if variant.short_ids:
+        _shorten_ids(shaped)
     reasoning = next((shaped[name] for name in REASONING if name in shaped), None)
     if reasoning is not None:
         shaped = {"thinking": reasoning, **shaped, "reasoning_content": reasoning}
     return shaped
+
+
+def _shorten_ids(message: dict[str, Any]) -> None:
+    """Each id becomes nine letters and digits of its own, the same one wherever it stands."""
+    if isinstance(message.get("tool_call_id"), str):
+        message["tool_call_id"] = _short_id(message["tool_call_id"])
+    if "tool_calls" in message:
+        message["tool_calls"] = [
+            {**call, "id": _short_id(str(call.get("id", "")))}
+            if isinstance(call, Mapping)
+            else call
+            for call in message["tool_calls"]
+        ]
+
+
+def _short_id(given: str) -> str:
+    fits = len(given) == SHORT_ID and given.isascii() and given.isalnum()
+    return given if fits else hashlib.sha256(given.encode()).hexdigest()[:SHORT_ID]
 
 
 def _text_part(part: Any, param: str) -> dict[str, Any]:

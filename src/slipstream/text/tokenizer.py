@@ -87,13 +87,22 @@ class Tokenizer:
         """Ids of `text`; special tokens written in it are read as such.
 
         Raises InvalidRequest when `text` is not Unicode (lone surrogates)."""
+        ids: list[int] = self._encoded(text, add_special_tokens).ids
+        return ids
+
+    def encode_placed(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """As `encode` without special tokens around it; also where in `text` each token starts and
+        ends, in characters. White space at its ends may count as its own, or as not."""
+        encoded = self._encoded(text, False)
+        return encoded.ids, encoded.offsets
+
+    def _encoded(self, text: str, add_special_tokens: bool) -> tokenizers.Encoding:
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise InvalidRequest("The text has half a surrogate pair in it.") from error
         with self._lock:
-            ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
-        return ids
+            return self._backend.encode(text, add_special_tokens=add_special_tokens)
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = False) -> str:
         """The text of `ids`; bytes that are no UTF-8 come out as U+FFFD, unknown ids as nothing."""

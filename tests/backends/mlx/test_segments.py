@@ -79,6 +79,18 @@ def test_a_row_that_fills_is_never_packed(model: OpenModel) -> None:
     assert [len(segment.rows) for segment in segments] == [3]
 
 
+@pytest.mark.parametrize(("share", "packed"), [(1.0, True), (0.5, False)])
+def test_a_rectangle_takes_no_more_than_its_rows_were_promised(
+    model: OpenModel, share: float, packed: bool
+) -> None:
+    rows = [decoding(model, key, 200) for key in range(4)]
+    for row in rows:
+        row.promised = int(share * 512 * 100)
+    packer = Packer(model.packable, COSTS, token_bytes=100)
+    _, segments = packer.arrange(rows, dict.fromkeys(rows, 1))
+    assert bool(segments) is packed
+
+
 def test_an_arrangement_stays_while_it_is_good_enough(model: OpenModel) -> None:
     rows = [decoding(model, key, 64) for key in range(4)]
     packer = Packer(model.packable, COSTS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 import mlx.nn as nn
 
 from slipstream.backends.mlx.attention import folded, kernel
-from slipstream.backends.mlx.budget import share_out
+from slipstream.backends.mlx.budget import hold, share_out
 from slipstream.backends.mlx.check import Verdict, find_level
 from slipstream.backends.mlx.costs import measure
 from slipstream.backends.mlx.device import Device
@@ -16,6 +16,7 @@ from slipstream.backends.mlx.footprint import footprint
 from slipstream.backends.mlx.group import Group, states
 from slipstream.backends.mlx.load import weight_bytes
 from slipstream.backends.mlx.opening import OpenModel
+from slipstream.backends.mlx.prefix.disk import DiskTier
 from slipstream.backends.mlx.prefix.store import PrefixStore
 from slipstream.backends.mlx.row import DeviceRow, forked
 from slipstream.backends.mlx.segments import Costs, Packer
@@ -23,6 +24,9 @@ from slipstream.contracts.backend import Advance, Drawn, Memory, PrefixStats, Ro
 from slipstream.contracts.limits import MemoryLimits
 from slipstream.contracts.placement import Abilities, Lane, Reason
 from slipstream.contracts.row import RowSpec
+
+DISK_PATIENCE = 0.02  # seconds
+FLUSH_SECONDS = 10.0  # at most, to make the prefix cache durable at the end
 
 
 class MlxBackend:
@@ -41,18 +45,24 @@ class MlxBackend:
         chunk: int = 2048,
         level: int | None = None,
         costs: Costs | None = None,
+        disk: Callable[[], DiskTier] | None = None,
     ) -> None:
-        """`chunk`: most tokens of a row in one forward. Raises ModelError when nothing fits."""
+        """`chunk`: most tokens of a row in one forward. `disk` opens the second tier of the prefix
+        cache, which is borrowed. Raises ModelError when nothing fits."""
         self._budget = share_out(device, weight_bytes(model), limits)
+        hold(device, self._budget)
         self._chunk = chunk
         self._rows: dict[int, DeviceRow] = {}
         self.model = OpenModel(model, vocab_size, folded if device.is_cpu else kernel)
         self.verdict = self._opened(vocab_size, level)
-        self._packer = Packer(self.model.packable, costs or measure(self.model))
+        self._footprint = footprint(self.model)
+        self._packer = Packer(
+            self.model.packable, costs or measure(self.model), self._footprint.per_token
+        )
         keeps = self._budget.prefix > 0
         self._group = Group(self.model, self._packer, can_wait=device.is_cpu, hands_over=keeps)
-        self._footprint = footprint(self.model)
-        self._prefix = PrefixStore(self.model, self._budget.prefix) if keeps else None
+        tier = disk() if disk is not None and keeps else None
+        self._prefix = PrefixStore(self.model, self._budget.prefix, tier) if keeps else None
 
     def _opened(self, vocab_size: int, level: int | None) -> Verdict:
         if not self.model.mixers_found:
@@ -72,7 +82,7 @@ class MlxBackend:
     def abilities(self) -> Abilities:
         return Abilities(
             obstacle=self._obstacle,
-            context=self._footprint.longest(self._budget.kv),
+            context=self._footprint.longest(self._budget.kv, self._chunk),
             prefixes=self._prefix is not None,
             snapshots=self._prefix is not None and self._prefix.snapshots,
         )
@@ -80,15 +90,25 @@ class MlxBackend:
     def project(self, spec: RowSpec) -> int:
         return self._footprint.at(spec.length_limit, self._chunk)
 
-    def open(self, spec: RowSpec) -> Row:
-        row = DeviceRow(spec, self.model.new_caches())
+    def open(self, spec: RowSpec) -> Row | None:
+        # A prompt that wants its own tokens scored has to run through them all.
+        reuse = self._prefix is not None and not spec.prompt.prompt_logprobs
+        if reuse and not self._fetched(spec):
+            return None
+        row = DeviceRow(spec, self.model.new_caches(), self.project(spec))
         self._rows[spec.key] = row
         if self._prefix is not None:
-            # A prompt that wants its own tokens scored has to run through them all.
-            if not spec.prompt.prompt_logprobs:
+            if reuse:
                 self._prefix.begin(row)
             self._give_way()
         return row
+
+    def _fetched(self, spec: RowSpec) -> bool:
+        """Whether the disk has nothing more of a prompt that would fit beside all rows."""
+        assert self._prefix is not None
+        room = self._budget.prefix_beside(self._promised + self.project(spec))
+        # With rows to step, nobody waits for a disk; with none, a short sleep spares the processor.
+        return self._prefix.fetch(spec, room, 0.0 if self._rows else DISK_PATIENCE)
 
     def keep(self, row: Row) -> None:
         if self._prefix is not None:
@@ -98,13 +118,17 @@ class MlxBackend:
     def _give_way(self) -> None:
         """The prefix cache makes room for what rows may come to hold."""
         assert self._prefix is not None
-        promised = sum(self.project(row.spec) for row in self._rows.values())
-        self._prefix.trim(self._budget.prefix_beside(promised))
+        self._prefix.trim(self._budget.prefix_beside(self._promised))
+
+    @property
+    def _promised(self) -> int:
+        """Bytes of all rows at their full length."""
+        return sum(row.promised for row in self._rows.values())
 
     def fork(self, row: Row, spec: RowSpec) -> Row:
         source = self._rows[row.spec.key]
         assert source.pending and not source.drawn
-        made = DeviceRow(spec, [forked(cache) for cache in source.caches])
+        made = DeviceRow(spec, [forked(c) for c in source.caches], self.project(spec))
         made.computed = made.cached = source.computed
         self._rows[spec.key] = made
         return made
@@ -158,4 +182,6 @@ class MlxBackend:
     def close(self) -> None:
         for row in list(self._rows.values()):
             self.release(row)
+        if self._prefix is not None:
+            self._prefix.flush(FLUSH_SECONDS)
         mx.clear_cache()

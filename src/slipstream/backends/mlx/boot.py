@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from slipstream.backends.mlx.device import REFERENCE, load_blas, open_device
+from slipstream.backends.mlx.prefix.disk import DiskTier
 from slipstream.contracts.backend import Backend
 from slipstream.contracts.limits import MemoryLimits
 from slipstream.contracts.model import ModelInfo
@@ -12,10 +14,15 @@ from slipstream.contracts.model import ModelInfo
 log = logging.getLogger(__name__)
 
 
-def boot(info: ModelInfo, memory: MemoryLimits, chunk: int) -> Backend:
+def boot(
+    info: ModelInfo,
+    memory: MemoryLimits,
+    chunk: int,
+    disk: Callable[[], DiskTier] | None = None,
+) -> Backend:
     """Loads `info`'s weights and opens the model; to be called on the device thread.
 
-    `chunk`: most tokens of a row in one forward.
+    `chunk`: most tokens of a row in one forward. `disk` opens the disk tier, where there is one.
     The first call in a process takes seconds longer: it imports mlx-lm. Raises ModelError."""
     blas = load_blas()
     device = open_device()
@@ -29,7 +36,12 @@ def boot(info: ModelInfo, memory: MemoryLimits, chunk: int) -> Backend:
     from slipstream.backends.mlx.load import load_model
 
     backend = MlxBackend(
-        load_model(info.path, device), device, info.vocab_size, limits=memory, chunk=chunk
+        load_model(info.path, device),
+        device,
+        info.vocab_size,
+        limits=memory,
+        chunk=chunk,
+        disk=disk,
     )
     log.info("sharing level %d on %s %s", backend.verdict.level, device.kind, blas.name)
     for note in backend.verdict.notes:

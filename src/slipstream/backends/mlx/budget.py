@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import mlx.core as mx
+
 from slipstream.backends.mlx.device import Device
 from slipstream.contracts.errors import ModelError
 from slipstream.contracts.limits import MemoryLimits
@@ -31,6 +33,16 @@ class Budget:
     @property
     def _free(self) -> int:
         return free(self.total, self.weights)
+
+
+def hold(device: Device, budget: Budget) -> None:
+    """Keeps MLX's pool of freed buffers within the reserve, and on Apple silicon the weights
+    resident."""
+    mx.set_cache_limit(int(budget.total * RESERVE))
+    if device.kind == "metal":
+        most = int(mx.device_info().get("max_recommended_working_set_size", 0))
+        if most:
+            mx.set_wired_limit(min(most, budget.total))
 
 
 def free(total: int, weights: int) -> int:

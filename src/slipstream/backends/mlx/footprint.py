@@ -35,11 +35,12 @@ class Footprint:
         total = self.per_token * rounded + self.fixed
         return total + sum(min(rounded, most + chunk) * each for most, each in self.windows)
 
-    def longest(self, budget: int) -> int | None:
-        """Most tokens of a row that fits into `budget` bytes; None when length does not matter."""
+    def longest(self, budget: int, chunk: int = 0) -> int | None:
+        """Most tokens of a row for which `at` stays within `budget` bytes; None when length does
+        not matter."""
         if not self.per_token:
             return None
-        bounded = self.fixed + sum(most * each for most, each in self.windows)
+        bounded = self.fixed + sum((most + chunk) * each for most, each in self.windows)
         step = KVCache.step
         return max(0, (budget - bounded) // (self.per_token * step) * step)
 

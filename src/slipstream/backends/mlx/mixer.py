@@ -96,11 +96,8 @@ class Bundle:
     items: tuple[Any, ...]
 
 
-class Mixer(nn.Module):
-    """Level 1, generic: the held mixer is called on each row's slice with the row's caches.
-
-    Outside of a group's forward it is the held mixer, unchanged.
-    """
+class Holder(nn.Module):
+    """Stands in a model where `held` stood. Whoever reads sizes off it finds those of `held`."""
 
     def __init__(self, held: nn.Module, stage: Stage) -> None:
         super().__init__()
@@ -108,11 +105,17 @@ class Mixer(nn.Module):
         self._stage = stage
 
     def __getattr__(self, name: str) -> Any:
-        # Some models read sizes off their mixers.
         try:
             return super().__getattr__(name)
         except AttributeError:
             return getattr(super().__getattr__("held"), name)
+
+
+class Mixer(Holder):
+    """Level 1, generic: the held mixer is called on each row's slice with the row's caches.
+
+    Outside of a group's forward it is the held mixer, unchanged.
+    """
 
     def __call__(self, x: mx.array, *args: Any, **kwargs: Any) -> Any:
         forward = self._stage.forward

@@ -15,24 +15,13 @@ from mlx_lm.models.cache import KVCache, make_prompt_cache
 
 from slipstream.backends.mlx.attention import Attend, kernel
 from slipstream.backends.mlx.fused import FusedAttention, Shape, shape_of
-from slipstream.backends.mlx.mixer import Forward, LayerCaches, Mixer, Stage
+from slipstream.backends.mlx.mixer import Forward, Holder, LayerCaches, Mixer, Stage
 
 GENERIC, FUSED, PACKED = 1, 2, 3
 
 
-class Head(nn.Module):
+class Head(Holder):
     """The projection to the vocabulary, over sampled tokens only."""
-
-    def __init__(self, held: nn.Module, stage: Stage) -> None:
-        super().__init__()
-        self.held = held
-        self._stage = stage
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("held"), name)
 
     def __call__(self, x: mx.array) -> mx.array:
         return self.held(self._stage.wanted(x))

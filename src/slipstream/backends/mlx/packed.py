@@ -170,6 +170,11 @@ class Segment:
         return whole - sum(slot.nbytes for slot in rows)
 
 
+def rectangle_tokens(rows: int, columns: int) -> int:
+    """Tokens that a rectangle for so many has room for."""
+    return -(-rows // SLOTS) * SLOTS * -(-(columns + 1) // COLUMNS) * COLUMNS
+
+
 def place_in(rectangle: mx.array | None, row: mx.array, place: int) -> mx.array:
     """`row`, (1, heads, columns, size), written into slot `place`; grows what is too small."""
     _, heads, columns, size = row.shape

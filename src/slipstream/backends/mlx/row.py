@@ -34,8 +34,10 @@ class DeviceRow:
     none or one when a forward begins. `tail` is the newest draw.
     """
 
-    def __init__(self, spec: RowSpec, caches: list[Any]) -> None:
+    def __init__(self, spec: RowSpec, caches: list[Any], promised: int = 0) -> None:
+        """`promised`: bytes that it may come to hold."""
         self._spec = spec
+        self.promised = promised
         self.caches = caches
         self.ids: list[int] = list(spec.prompt.ids)
         self.known = len(self.ids)

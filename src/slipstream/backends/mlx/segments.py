@@ -6,10 +6,10 @@ and so does every column attended to, padding included. Nothing else is weighed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from slipstream.backends.mlx.packed import Segment
+from slipstream.backends.mlx.packed import Segment, rectangle_tokens
 from slipstream.backends.mlx.row import DeviceRow
 
 REVIEW = 64  # steps after which an unchanged set of rows is looked at again
@@ -54,11 +54,15 @@ def partition(lengths: Sequence[int], costs: Costs) -> list[list[int]]:
 
 
 class Packer:
-    """Keeps the segments. `layers` are those that can be packed; without any, nothing is."""
+    """Keeps the segments. `layers` are those that can be packed; without any, nothing is.
 
-    def __init__(self, layers: Sequence[int], costs: Costs) -> None:
+    `token_bytes`: what a token takes in all of them; a rectangle may not take more than its rows
+    were promised."""
+
+    def __init__(self, layers: Sequence[int], costs: Costs, token_bytes: int = 0) -> None:
         self._layers = tuple(layers)
         self._costs = costs
+        self._token_bytes = token_bytes
         self._segments: list[Segment] = []
         self._seen: frozenset[int] = frozenset()
         self._age = 0
@@ -101,12 +105,27 @@ class Packer:
             return
         self._seen, self._age = seen, 0
         wanted = partition([row.computed for row in steady], self._costs)
-        groups = [[steady[i] for i in group] for group in wanted]
+        groups = list(self._affordable([[steady[i] for i in group] for group in wanted]))
         moving = sum(r.computed for g in groups if len(g) > 1 for r in g if r.segment is None)
         cost = sum(self._costs.of([row.computed for row in group]) for group in groups)
         cost += self._costs.column * moving / MOVES + self._costs.row * MARGIN
-        if cost < self._current(steady):
+        if cost < self._current(steady) or not all(self._fits(s.rows) for s in self._segments):
             self._rebuild([group for group in groups if len(group) > 1])
+
+    def _affordable(self, groups: Sequence[list[DeviceRow]]) -> Iterator[list[DeviceRow]]:
+        for group in groups:
+            if self._fits(group):
+                yield group
+            else:
+                yield from ([row] for row in group)
+
+    def _fits(self, group: Sequence[DeviceRow]) -> bool:
+        """Whether the rectangle stays within what its rows were promised, until the next review."""
+        columns = max(row.computed for row in group) + REVIEW
+        return len(group) == 1 or (
+            rectangle_tokens(len(group), columns) * self._token_bytes
+            <= sum(row.promised for row in group)
+        )
 
     def _current(self, steady: Sequence[DeviceRow]) -> float:
         groups = [segment.rows for segment in self._segments]

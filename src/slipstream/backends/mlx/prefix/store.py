@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from slipstream.backends.mlx.opening import OpenModel
+from slipstream.backends.mlx.prefix.disk import DiskTier
+from slipstream.backends.mlx.prefix.disk_side import DiskSide
 from slipstream.backends.mlx.prefix.state import (
     KeyValues,
     Rest,
@@ -32,16 +34,27 @@ LEAST = 16  # tokens: shorter prefixes cost more to keep than to compute
 
 
 class PrefixStore:
-    """`cap` in bytes; it may be lowered for a while by `trim`."""
+    """`cap` in bytes; it may be lowered for a while by `trim`. Borrows `disk`, its second tier."""
 
-    def __init__(self, model: OpenModel, cap: int) -> None:
+    def __init__(self, model: OpenModel, cap: int, disk: DiskTier | None = None) -> None:
         self.cap = cap
         self._model = model
         kinds = spread(model.new_caches()).values()
-        self._tree = PrefixTree(need_snapshots=not all(cuttable(cache) for cache in kinds))
+        self.snapshots = not all(cuttable(cache) for cache in kinds)
+        self._tree = PrefixTree(need_snapshots=self.snapshots)
+        self._disk = None if disk is None else DiskSide(disk, self._tree, model)
         self._hits = 0
         self._misses = 0
         self._hit_tokens = 0
+
+    def fetch(self, spec: RowSpec, room: int, patience: float) -> bool:
+        """Brings what the disk has of a prompt nearer, a segment at a call. True when it is here,
+        as far as it fits into `room` bytes; `patience`: seconds to wait for the disk."""
+        if self._disk is None:
+            return True
+        done = self._disk.fetch(space(spec), spec.prompt.ids[:-1], room, patience)
+        self.trim(self.cap)
+        return done
 
     def begin(self, row: DeviceRow) -> None:
         """Gives a fresh row the longest prefix of its prompt that is known, but never all of it."""
@@ -82,6 +95,8 @@ class PrefixStore:
         try:
             snapshot: Rest | None = rest(caches) if row.computed == length else None
             self._tree.insert(space(row.spec), row.ids[:length], piece, snapshot)
+            if self._disk is not None:
+                self._disk.note(space(row.spec), row.ids[:length])
         except RuntimeError as error:  # the forward that made it failed after all
             log.warning("a row's state was not kept: %s", error)
         self.trim(self.cap)
@@ -101,7 +116,15 @@ class PrefixStore:
             hits=self._hits,
             misses=self._misses,
             hit_tokens=self._hit_tokens,
+            ssd_bytes=self._disk.nbytes if self._disk else 0,
+            ssd_hits=self._disk.hits if self._disk else 0,
+            dirty=self._disk.dirty if self._disk else 0,
         )
+
+    def flush(self, seconds: float) -> None:
+        """Makes durable what the disk tier lacks; takes at most `seconds`."""
+        if self._disk is not None:
+            self._disk.flush(seconds)
 
 
 def space(spec: RowSpec) -> tuple[str, tuple[str, ...]]:

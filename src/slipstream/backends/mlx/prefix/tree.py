@@ -83,6 +83,10 @@ class PrefixTree:
             covered += taken
         return Hit(length, tuple(pieces), snapshot)
 
+    def path(self, space: object, ids: Sequence[int]) -> list[tuple[Node, int]]:
+        """The nodes along `ids`, with how many of their tokens agree. Marks nothing."""
+        return list(self._walk(space, tuple(ids)))
+
     def matched(self, space: object, ids: Sequence[int]) -> int:
         """How many tokens of `ids` have a piece, usable or not. Marks nothing."""
         return sum(taken for _, taken in self._walk(space, tuple(ids)))
