@@ -13,9 +13,9 @@ from dialects import dialects_page
 from lanes import lanes_page
 
 from slipstream.serve.fields import NEVER, NOT_YET
-from slipstream.serve.openai_chat import ChatRequest
-from slipstream.serve.openai_completions import TextRequest
-from slipstream.serve.responses import REFUSED, ResponsesRequest
+from slipstream.serve.openai.chat import ChatRequest
+from slipstream.serve.openai.completions import TextRequest
+from slipstream.serve.responses.request import REFUSED, ResponsesRequest
 from slipstream.settings import Flag, Settings, flags
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,10 +16,11 @@ from slipstream.contracts.errors import InvalidRequest
 from slipstream.contracts.model import ModelInfo
 from slipstream.contracts.placement import Abilities
 from slipstream.engine.placement import place
-from slipstream.serve import openai_chat, openai_completions
 from slipstream.serve.api import Parse
 from slipstream.serve.fields import NEVER, Context
 from slipstream.serve.names import ServedNames
+from slipstream.serve.openai import chat as openai_chat
+from slipstream.serve.openai import completions as openai_completions
 from slipstream.text.prepare import Preparer
 from slipstream.text.template import ChatTemplate
 from slipstream.text.tokenizer import Tokenizer

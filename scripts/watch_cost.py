@@ -19,10 +19,10 @@ from slipstream.contracts.placement import AUTOREGRESSIVE, Lane, Placement
 from slipstream.contracts.report import EngineStats, Report
 from slipstream.contracts.row import FinishReason
 from slipstream.contracts.trace import Hop, Tracer
-from slipstream.serve.meter import Meter
-from slipstream.serve.metrics import Metrics
-from slipstream.serve.trace_file import TraceFile
-from slipstream.serve.tracing import Arrival
+from slipstream.serve.watch.meter import Meter
+from slipstream.serve.watch.metrics import Metrics
+from slipstream.serve.watch.trace_file import TraceFile
+from slipstream.serve.watch.tracing import Arrival
 
 ROUNDS = 20_000
 CLOCK = MonotonicClock()

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from slipstream.backends.mlx.boot import boot
-from slipstream.backends.mlx.prefix.disk import DiskTier
-from slipstream.backends.mlx.prefix.disk_behind import WriteBehind
-from slipstream.backends.mlx.prefix.disk_folder import Folder
+from slipstream.backends.mlx.prefix.disk.behind import WriteBehind
+from slipstream.backends.mlx.prefix.disk.folder import Folder
+from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.backends.mlx.prefix.identity import identity
 from slipstream.contracts.backend import Backend
 from slipstream.contracts.clock import MonotonicClock

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from slipstream.backends.mlx.prefix.disk import DiskTier
-from slipstream.backends.mlx.prefix.disk_file import Kind, Label, Tensor
-from slipstream.backends.mlx.prefix.disk_folder import Folder
+from slipstream.backends.mlx.prefix.disk.file import Kind, Label, Tensor
+from slipstream.backends.mlx.prefix.disk.folder import Folder
+from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.cli import main
 
 SIZE = 1000  # bytes of tensors in each file

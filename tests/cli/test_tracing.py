@@ -40,7 +40,7 @@ def test_a_collector_needs_an_address(url: str):
 
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "slipstream.serve.trace_otlp", None)
+    monkeypatch.setitem(sys.modules, "slipstream.serve.watch.trace_otlp", None)
     with (
         pytest.raises(UsageError, match=r"slipstream\[otlp\]"),
         tracing(Settings(otlp="http://localhost:4318")),

@@ -9,9 +9,10 @@ import pytest
 
 from slipstream.contracts.errors import InvalidRequest
 from slipstream.contracts.model import ModelInfo
-from slipstream.serve import anthropic_messages, openai_chat
+from slipstream.serve.anthropic import messages as anthropic_messages
 from slipstream.serve.fields import Context
 from slipstream.serve.names import ServedNames
+from slipstream.serve.openai import chat as openai_chat
 from slipstream.text.prepare import Preparer
 from slipstream.text.template import ChatTemplate
 from text.vocabularies import tokenizer

@@ -23,7 +23,7 @@ from slipstream.contracts.errors import QueueFull, RowFault
 from slipstream.contracts.report import EngineStats, LaneStats, SpecStats, TurnTimes
 from slipstream.contracts.row import CancelReason, FinishReason
 from slipstream.serve.app import App
-from slipstream.serve.metrics import FINISHES
+from slipstream.serve.watch.metrics import FINISHES
 from slipstream.settings import Settings
 
 from .scripted import CHAT, COMPLETIONS, HELLO, MODEL, ScriptedEngine, chat, client_of, text

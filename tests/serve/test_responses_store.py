@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slipstream.contracts.errors import NotFound
-from slipstream.serve.responses_store import Store
+from slipstream.serve.responses.store import Store
 from slipstream.testing.clock import ManualClock
 
 from .response_events import RESPONSES, streamed

@@ -20,9 +20,9 @@ from slipstream.contracts.errors import QueueFull, RowFault
 from slipstream.contracts.row import CancelReason
 from slipstream.contracts.trace import Hop, Moment, RequestTrace
 from slipstream.serve.app import App
-from slipstream.serve.trace_file import TraceFile, tracks
-from slipstream.serve.trace_otlp import Otlp, exporter
-from slipstream.serve.tracing import Tracers
+from slipstream.serve.watch.trace_file import TraceFile, tracks
+from slipstream.serve.watch.trace_otlp import Otlp, exporter
+from slipstream.serve.watch.tracing import Tracers
 from slipstream.settings import Settings
 from slipstream.testing.clock import ManualClock
 

@@ -13,8 +13,8 @@ from slipstream.cli.terminal import FAILED, guarded, progress, size
 from slipstream.contracts.errors import SlipstreamError, UsageError
 
 if TYPE_CHECKING:
-    from slipstream.backends.mlx.prefix.disk_care import Contents
-    from slipstream.backends.mlx.prefix.disk_folder import Folder
+    from slipstream.backends.mlx.prefix.disk.care import Contents
+    from slipstream.backends.mlx.prefix.disk.folder import Folder
 
 T = TypeVar("T")
 GB = 1 << 30
@@ -31,7 +31,7 @@ def app() -> typer.Typer:
 
 def ls(folder: Place, as_json: AsJson = False) -> None:
     """List what the cache holds, by model."""
-    from slipstream.backends.mlx.prefix import disk_care
+    from slipstream.backends.mlx.prefix.disk import care as disk_care
 
     found = reading(lambda: disk_care.contents(opened(folder)))
     models = by_model(found)
@@ -78,7 +78,7 @@ def gc(
     as_json: AsJson = False,
 ) -> None:
     """Remove what no server can use, and what is over a size."""
-    from slipstream.backends.mlx.prefix import disk_care
+    from slipstream.backends.mlx.prefix.disk import care as disk_care
 
     if to is not None and not to >= 0:
         raise UsageError("--size must be at least 0.", param="size")
@@ -96,7 +96,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Read every file and compare its checksum. Exit code 1 when bad ones are left."""
-    from slipstream.backends.mlx.prefix import disk_care
+    from slipstream.backends.mlx.prefix.disk import care as disk_care
 
     place = opened(folder)
 
@@ -123,7 +123,7 @@ def verify(
 
 
 def opened(path: Path) -> Folder:
-    from slipstream.backends.mlx.prefix.disk_folder import Folder
+    from slipstream.backends.mlx.prefix.disk.folder import Folder
 
     if not path.is_dir():
         raise UsageError(f"{path} is not a folder.", param="DIR")

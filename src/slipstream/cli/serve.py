@@ -46,7 +46,7 @@ def serve(settings: Settings) -> None:
 @contextmanager
 def tracing(settings: Settings) -> Iterator[Tracer | None]:
     """What --trace and --otlp ask for, closed in the end. Raises UsageError."""
-    from slipstream.serve.tracing import Tracers
+    from slipstream.serve.watch.tracing import Tracers
 
     made: list[Tracer] = []
     if settings.trace is not None:
@@ -62,7 +62,7 @@ def tracing(settings: Settings) -> Iterator[Tracer | None]:
 
 
 def to_file(path: Path) -> Tracer:
-    from slipstream.serve.trace_file import TraceFile
+    from slipstream.serve.watch.trace_file import TraceFile
 
     try:
         return TraceFile(path, MonotonicClock())
@@ -74,7 +74,7 @@ def to_collector(url: str) -> Tracer:
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--otlp is {url!r}; an address is like http://localhost:4318.")
     try:
-        from slipstream.serve.trace_otlp import Otlp, exporter
+        from slipstream.serve.watch.trace_otlp import Otlp, exporter
     except ImportError as error:
         raise UsageError(
             "--otlp needs OpenTelemetry's exporter: install slipstream[otlp].", param="otlp"

@@ -11,19 +11,22 @@ from starlette.types import Receive, Scope, Send
 from slipstream.contracts.clock import Clock, MonotonicClock
 from slipstream.contracts.row import CancelReason
 from slipstream.contracts.trace import Tracer
-from slipstream.serve import anthropic_messages, openai_chat, openai_completions, openapi
+from slipstream.serve import openapi
+from slipstream.serve.anthropic import messages as anthropic_messages
 from slipstream.serve.generation import Generations
-from slipstream.serve.meter import Meter
-from slipstream.serve.metrics import Counted, Metrics
 from slipstream.serve.middleware import BodyLimit, Cors, Errors, Keys, RequestIds
 from slipstream.serve.names import ServedNames
+from slipstream.serve.openai import chat as openai_chat
+from slipstream.serve.openai import completions as openai_completions
 from slipstream.serve.ports import Engine
 from slipstream.serve.queries import Queries
-from slipstream.serve.responses import Responses
-from slipstream.serve.responses_store import Shelf, Store
+from slipstream.serve.responses.request import Responses
+from slipstream.serve.responses.store import Shelf, Store
 from slipstream.serve.routing import Methods, router
-from slipstream.serve.rows import LiveRequests, Rows
-from slipstream.serve.tracing import Arrival
+from slipstream.serve.watch.meter import Meter
+from slipstream.serve.watch.metrics import Counted, Metrics
+from slipstream.serve.watch.rows import LiveRequests, Rows
+from slipstream.serve.watch.tracing import Arrival
 from slipstream.serve.web.files import WebFiles
 from slipstream.serve.wire import json_response
 from slipstream.settings import Settings

@@ -17,10 +17,10 @@ from slipstream.contracts.row import CancelReason
 from slipstream.serve import sse
 from slipstream.serve.api import Account, Parse, Parsed, Reply, Tally
 from slipstream.serve.fields import Context
-from slipstream.serve.meter import Meter
 from slipstream.serve.names import ServedNames
 from slipstream.serve.ports import Engine, Running
-from slipstream.serve.rows import LiveRequests
+from slipstream.serve.watch.meter import Meter
+from slipstream.serve.watch.rows import LiveRequests
 from slipstream.serve.wire import json_response, read_object
 
 Push = Callable[[int, Delta], Awaitable[None]]

@@ -16,13 +16,13 @@ import msgspec
 
 from slipstream.contracts.report import Flushed
 from slipstream.serve import answers
-from slipstream.serve.anthropic_messages import CountRequest, MessagesRequest
+from slipstream.serve.anthropic.messages import CountRequest, MessagesRequest
 from slipstream.serve.errors import is_anthropic
 from slipstream.serve.middleware import OPEN_PATH
-from slipstream.serve.openai_chat import ChatRequest
-from slipstream.serve.openai_completions import TextRequest
+from slipstream.serve.openai.chat import ChatRequest
+from slipstream.serve.openai.completions import TextRequest
 from slipstream.serve.queries import DetokenizeRequest, TokenizeRequest
-from slipstream.serve.responses import ResponsesRequest
+from slipstream.serve.responses.request import ResponsesRequest
 
 Schema = Mapping[str, Any]
 

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope
 
 from slipstream.contracts.clock import Clock
 from slipstream.contracts.errors import InvalidRequest
-from slipstream.serve.anthropic_messages import parse_count
+from slipstream.serve.anthropic.messages import parse_count
 from slipstream.serve.fields import Context, convert, ignored
 from slipstream.serve.generation import require_ready
 from slipstream.serve.messages import ChatMessage, for_template

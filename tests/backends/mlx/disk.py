@@ -13,8 +13,8 @@ from parity import tiny
 from slipstream.backends.mlx.backend import MlxBackend
 from slipstream.backends.mlx.device import open_device
 from slipstream.backends.mlx.opening import GENERIC
-from slipstream.backends.mlx.prefix.disk import DiskTier
-from slipstream.backends.mlx.prefix.disk_folder import Folder
+from slipstream.backends.mlx.prefix.disk.folder import Folder
+from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.backends.mlx.segments import Costs
 from slipstream.contracts.backend import Advance, Row
 from slipstream.contracts.limits import MemoryLimits

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from slipstream.backends.mlx.prefix.disk import DiskTier
-from slipstream.backends.mlx.prefix.disk_behind import WriteBehind
-from slipstream.backends.mlx.prefix.disk_file import Kind, Label, Tensor
+from slipstream.backends.mlx.prefix.disk.behind import WriteBehind
+from slipstream.backends.mlx.prefix.disk.file import Kind, Label, Tensor
+from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.contracts.errors import Unavailable
 
 from .disk import Failing, files

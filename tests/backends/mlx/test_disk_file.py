@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.backends.mlx.prefix.disk_arrays import loaded, written
-from slipstream.backends.mlx.prefix.disk_file import (
+from slipstream.backends.mlx.prefix.disk.arrays import loaded, written
+from slipstream.backends.mlx.prefix.disk.file import (
     Damaged,
     Kind,
     Label,

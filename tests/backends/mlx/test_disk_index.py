@@ -7,8 +7,8 @@ import sqlite3
 
 import pytest
 
-from slipstream.backends.mlx.prefix.disk_file import Kind, Label
-from slipstream.backends.mlx.prefix.disk_index import Entry, Index
+from slipstream.backends.mlx.prefix.disk.file import Kind, Label
+from slipstream.backends.mlx.prefix.disk.index import Entry, Index
 
 
 def keys(begin: str, *ids: int, used: float = 0.0) -> Entry:

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parity import tiny
-from slipstream.backends.mlx.prefix.disk_folder import Folder
-from slipstream.backends.mlx.prefix.disk_spill import SEGMENT, SEGMENT_BYTES, tokens_of_a_file
+from slipstream.backends.mlx.prefix.disk.folder import Folder
+from slipstream.backends.mlx.prefix.disk.spill import SEGMENT, SEGMENT_BYTES, tokens_of_a_file
 from slipstream.backends.mlx.prefix.state import KeyValues
 
 from .disk import IDS, cold, files, say, serving

@@ -10,9 +10,9 @@ from concurrent.futures import wait
 
 import pytest
 
-from slipstream.backends.mlx.prefix.disk import PAUSE, STUCK, DiskTier, Lost
-from slipstream.backends.mlx.prefix.disk_file import Kind, Label, Prefix, Tensor, encode
-from slipstream.backends.mlx.prefix.disk_folder import Folder
+from slipstream.backends.mlx.prefix.disk.file import Kind, Label, Prefix, Tensor, encode
+from slipstream.backends.mlx.prefix.disk.folder import Folder
+from slipstream.backends.mlx.prefix.disk.tier import PAUSE, STUCK, DiskTier, Lost
 from slipstream.testing.clock import ManualClock
 
 from .disk import IDS, Failing, cold, files, say, serving

@@ -16,7 +16,7 @@ from slipstream.backends.mlx.footprint import footprint
 from slipstream.backends.mlx.group import Group, states
 from slipstream.backends.mlx.load import weight_bytes
 from slipstream.backends.mlx.opening import OpenModel
-from slipstream.backends.mlx.prefix.disk import DiskTier
+from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.backends.mlx.prefix.store import PrefixStore
 from slipstream.backends.mlx.row import DeviceRow, forked
 from slipstream.backends.mlx.segments import Costs, Packer

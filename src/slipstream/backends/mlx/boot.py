@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from slipstream.backends.mlx.device import REFERENCE, load_blas, open_device
-from slipstream.backends.mlx.prefix.disk import DiskTier
+from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.contracts.backend import Backend
 from slipstream.contracts.limits import MemoryLimits
 from slipstream.contracts.model import ModelInfo

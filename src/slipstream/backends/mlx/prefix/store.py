@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from slipstream.backends.mlx.opening import OpenModel
-from slipstream.backends.mlx.prefix.disk import DiskTier
-from slipstream.backends.mlx.prefix.disk_side import DiskSide
+from slipstream.backends.mlx.prefix.disk.side import DiskSide
+from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.backends.mlx.prefix.state import (
     KeyValues,
     Rest,

@@ -110,7 +110,7 @@ class Growing {
     this.id = id;
     this.message = {
       key: crypto.randomUUID?.() ?? String(Math.random()),
-      role: "assistant", state: "running", content: "", reasoning: "", calls: [], account: {}, started: Date.now(),
+      role: "assistant", state: "running", content: "", reasoning: "", calls: [], account: {},
     };
     this.timer = null;
     this.saved = 0;

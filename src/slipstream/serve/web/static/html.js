@@ -5,4 +5,4 @@ import { h } from "./vendor/preact.js";
 export const html = htm.bind(h);
 export { render } from "./vendor/preact.js";
 export { useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/preact-hooks.js";
-export { batch, computed, effect, signal } from "./vendor/signals.js";
+export { computed, effect, signal } from "./vendor/signals.js";

@@ -14,7 +14,6 @@ const PATHS = {
   pen: "M5 19l1-4L16 5l3 3L9 18z",
   down: "M12 5v14M6 13l6 6 6-6",
   save: "M12 4v11M7 11l5 5 5-5M5 20h14",
-  open: "M12 16V5M7 9l5-5 5 5M5 20h14",
   copy: "M9 9h10v11H9zM15 9V4H5v11h4",
   again: "M19 12a7 7 0 1 1-2.100-5M19 4v4h-4",
   close: "M6 6l12 12M18 6L6 18",

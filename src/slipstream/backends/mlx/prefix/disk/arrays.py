@@ -18,7 +18,7 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from slipstream.backends.mlx.opening import OpenModel
-from slipstream.backends.mlx.prefix.disk_file import VERSION, Damaged, Tensor
+from slipstream.backends.mlx.prefix.disk.file import VERSION, Damaged, Tensor
 from slipstream.backends.mlx.prefix.state import KeyValues, Path, Rest, cuttable, spread
 
 DTYPES: Mapping[mx.Dtype, str] = MappingProxyType(

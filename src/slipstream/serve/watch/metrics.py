@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from slipstream.contracts.placement import AUTOREGRESSIVE, Lane, Placement
 from slipstream.contracts.row import CancelReason, FinishReason
-from slipstream.serve.metrics_engine import EngineCollector
 from slipstream.serve.ports import Engine
+from slipstream.serve.watch.numbers import EngineCollector
 
 OTHER = "other"  # route: nothing matched, or it was refused before that was known
 OK, REFUSED, FAULT = "ok", "refused", "fault"

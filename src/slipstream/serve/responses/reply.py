@@ -14,8 +14,8 @@ from slipstream.contracts.errors import SlipstreamError
 from slipstream.contracts.row import FinishReason
 from slipstream.serve import sse
 from slipstream.serve.api import Account
-from slipstream.serve.openai_reply import extension
-from slipstream.serve.responses_output import COMPLETED, INCOMPLETE, Event, Output
+from slipstream.serve.openai.reply import extension
+from slipstream.serve.responses.output import COMPLETED, INCOMPLETE, Event, Output
 from slipstream.serve.wire import Object, encode
 
 Keep = Callable[[Mapping[str, Any]], None]

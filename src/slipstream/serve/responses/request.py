@@ -16,11 +16,11 @@ from slipstream.contracts.errors import InvalidRequest
 from slipstream.serve import fields
 from slipstream.serve.api import Parsed
 from slipstream.serve.fields import Context, Count, Filled, GenerationRequest, TopCount
-from slipstream.serve.responses_items import Conversation, as_messages, listed
-from slipstream.serve.responses_output import Output
-from slipstream.serve.responses_reply import ResponsesReply
-from slipstream.serve.responses_store import Store
-from slipstream.serve.responses_tools import Offer, offer
+from slipstream.serve.responses.items import Conversation, as_messages, listed
+from slipstream.serve.responses.output import Output
+from slipstream.serve.responses.reply import ResponsesReply
+from slipstream.serve.responses.store import Store
+from slipstream.serve.responses.tools import Offer, offer
 from slipstream.serve.structured import schema_text
 from slipstream.serve.wire import Object
 

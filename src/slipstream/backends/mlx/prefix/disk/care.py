@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from slipstream.backends.mlx.prefix.disk_file import Damaged, Label, decode, read_label
-from slipstream.backends.mlx.prefix.disk_folder import Folder
-from slipstream.backends.mlx.prefix.disk_index import FILE, Entry, Index
+from slipstream.backends.mlx.prefix.disk.file import Damaged, Label, decode, read_label
+from slipstream.backends.mlx.prefix.disk.folder import Folder
+from slipstream.backends.mlx.prefix.disk.index import FILE, Entry, Index
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slipstream.backends.mlx.prefix.disk import DiskTier
-from slipstream.backends.mlx.prefix.disk_arrays import (
+from slipstream.backends.mlx.prefix.disk.arrays import (
     Layout,
     Unstorable,
     between,
     keys_written,
     state_written,
 )
-from slipstream.backends.mlx.prefix.disk_file import Kind, Label, Prefix, Tensor
+from slipstream.backends.mlx.prefix.disk.file import Kind, Label, Prefix, Tensor
+from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.backends.mlx.prefix.state import KeyValues
 from slipstream.backends.mlx.prefix.tree import Node, PrefixTree
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from concurrent.futures import wait
 
 from slipstream.backends.mlx.opening import OpenModel
-from slipstream.backends.mlx.prefix.disk import DiskTier
-from slipstream.backends.mlx.prefix.disk_arrays import Layout
-from slipstream.backends.mlx.prefix.disk_restore import Restorer
-from slipstream.backends.mlx.prefix.disk_spill import Space, Spill
+from slipstream.backends.mlx.prefix.disk.arrays import Layout
+from slipstream.backends.mlx.prefix.disk.restore import Restorer
+from slipstream.backends.mlx.prefix.disk.spill import Space, Spill
+from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.backends.mlx.prefix.tree import PrefixTree
 
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from slipstream.backends.mlx.prefix.disk import DiskTier, Lost
-from slipstream.backends.mlx.prefix.disk_arrays import Layout, keys_loaded, state_loaded
-from slipstream.backends.mlx.prefix.disk_file import Damaged, Kind, Prefix, Tensor
-from slipstream.backends.mlx.prefix.disk_index import Entry
+from slipstream.backends.mlx.prefix.disk.arrays import Layout, keys_loaded, state_loaded
+from slipstream.backends.mlx.prefix.disk.file import Damaged, Kind, Prefix, Tensor
+from slipstream.backends.mlx.prefix.disk.index import Entry
+from slipstream.backends.mlx.prefix.disk.tier import DiskTier, Lost
 from slipstream.backends.mlx.prefix.state import KeyValues, owned
 from slipstream.backends.mlx.prefix.tree import PrefixTree
 

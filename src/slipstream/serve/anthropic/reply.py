@@ -20,7 +20,7 @@ from slipstream.contracts.delta import Delta
 from slipstream.contracts.row import FinishReason
 from slipstream.serve import sse
 from slipstream.serve.api import Account
-from slipstream.serve.openai_reply import extension
+from slipstream.serve.openai.reply import extension
 from slipstream.serve.wire import encode
 
 Event = dict[str, Any]

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from slipstream.backends.mlx.prefix.disk import DiskTier
+from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.contracts.errors import Cancelled, Fault, Refusal, Unavailable
 from slipstream.contracts.report import Flushed
 

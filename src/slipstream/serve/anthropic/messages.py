@@ -13,14 +13,14 @@ from slipstream.contracts.completion import Completion, GrammarText, ToolChoice,
 from slipstream.contracts.errors import InvalidRequest
 from slipstream.contracts.sampling import Sampling
 from slipstream.serve import fields
-from slipstream.serve.anthropic_prompt import (
+from slipstream.serve.anthropic.prompt import (
     CacheControl,
     System,
     Turn,
     for_template,
     without_attribution,
 )
-from slipstream.serve.anthropic_reply import AnthropicReply
+from slipstream.serve.anthropic.reply import AnthropicReply
 from slipstream.serve.api import Parsed
 from slipstream.serve.fields import Context, Count, Filled
 from slipstream.serve.structured import schema_text

@@ -12,8 +12,8 @@ import msgspec
 
 from slipstream.contracts.delta import Delta, TextLogprob, ToolDelta
 from slipstream.contracts.row import FinishReason
-from slipstream.serve.responses_items import new_id, sealed
-from slipstream.serve.responses_tools import Tool
+from slipstream.serve.responses.items import new_id, sealed
+from slipstream.serve.responses.tools import Tool
 
 Event = dict[str, Any]
 Item = dict[str, Any]

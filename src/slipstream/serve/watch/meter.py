@@ -13,9 +13,9 @@ from slipstream.contracts.delta import Delta
 from slipstream.contracts.errors import Cancelled
 from slipstream.contracts.row import CancelReason
 from slipstream.contracts.trace import Hop, Tracer
-from slipstream.serve.metrics import FAULT, Metrics
 from slipstream.serve.ports import Running
-from slipstream.serve.tracing import Arrival, request_trace
+from slipstream.serve.watch.metrics import FAULT, Metrics
+from slipstream.serve.watch.tracing import Arrival, request_trace
 
 
 class Meter:

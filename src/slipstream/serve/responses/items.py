@@ -18,7 +18,7 @@ from slipstream.contracts.completion import Message
 from slipstream.contracts.errors import InvalidRequest
 from slipstream.serve.fields import Filled, strangers
 from slipstream.serve.messages import MEDIA
-from slipstream.serve.responses_tools import flat, placed
+from slipstream.serve.responses.tools import flat, placed
 from slipstream.serve.wire import Object
 
 TEXTS = frozenset({"input_text", "output_text", "reasoning_text", "summary_text", "text"})

@@ -11,7 +11,7 @@ from slipstream.contracts.errors import InvalidRequest
 from slipstream.serve import fields
 from slipstream.serve.api import Parsed
 from slipstream.serve.fields import Context, GenerationRequest, TopCount
-from slipstream.serve.openai_reply import Choice, OpenAIReply
+from slipstream.serve.openai.reply import Choice, OpenAIReply
 from slipstream.serve.wire import Object
 from slipstream.text.sink import Folded
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from slipstream.backends.mlx.prefix.disk_file import Kind, Label, packed, unpacked
+from slipstream.backends.mlx.prefix.disk.file import Kind, Label, packed, unpacked
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

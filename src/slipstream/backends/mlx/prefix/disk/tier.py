@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from slipstream.backends.mlx.prefix.disk_file import (
+from slipstream.backends.mlx.prefix.disk.file import (
     Damaged,
     Label,
     OtherVersion,
@@ -23,8 +23,8 @@ from slipstream.backends.mlx.prefix.disk_file import (
     encode,
     read_label,
 )
-from slipstream.backends.mlx.prefix.disk_folder import Folder
-from slipstream.backends.mlx.prefix.disk_index import FILE, Entry, Index
+from slipstream.backends.mlx.prefix.disk.folder import Folder
+from slipstream.backends.mlx.prefix.disk.index import FILE, Entry, Index
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from slipstream.serve import fields
 from slipstream.serve.api import Parsed
 from slipstream.serve.fields import Context, Count, GenerationRequest, TopCount
 from slipstream.serve.messages import ChatMessage, for_template
-from slipstream.serve.openai_reply import Choice, OpenAIReply
-from slipstream.serve.openai_tools import Chosen, Tool, offer, piece, whole
+from slipstream.serve.openai.reply import Choice, OpenAIReply
+from slipstream.serve.openai.tools import Chosen, Tool, offer, piece, whole
 from slipstream.serve.wire import Object
 from slipstream.text.sink import Folded
 

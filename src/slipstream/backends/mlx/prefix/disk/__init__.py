@@ -1,0 +1,1 @@
+"""The second tier of the prefix cache: files that survive a restart."""

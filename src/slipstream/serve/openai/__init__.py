@@ -1,0 +1,1 @@
+"""OpenAI's chat and completions: parse and render, no more."""
