@@ -300,11 +300,11 @@ class Engine:
         return self._disk
 
     async def flush_cache(self) -> Flushed:
-        """Makes durable what of the prefix cache is not on disk yet.
+        """Makes durable what of the prefix cache is not on disk yet; nothing without a disk tier.
 
-        Raises InvalidRequest without a disk tier, Unavailable when the disk does not take it."""
+        Raises Unavailable when the disk does not take it."""
         if self._behind is None:
-            raise InvalidRequest("There is no disk cache; start with --ssd-cache DIR.")
+            return Flushed(0, 0)
         return await self._behind.flush(self.run_exclusive)
 
     # Text

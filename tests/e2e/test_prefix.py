@@ -126,6 +126,16 @@ async def test_a_line_of_the_moment_does_not_part_prompts(http: httpx.AsyncClien
     assert cached[1] > 80
 
 
+async def test_a_flush_without_a_disk_makes_nothing_durable_and_harms_nothing(
+    http: httpx.AsyncClient,
+) -> None:
+    body = chat("Name three herbs.", max_tokens=LENGTH)
+    before = await whole(http, body)
+    reply, during = await asyncio.gather(http.post("/admin/cache/flush"), whole(http, body))
+    assert (reply.status_code, reply.json()) == (200, {"written": 0, "bytes": 0})
+    assert during.text == before.text == (await whole(http, body)).text
+
+
 async def test_without_a_cache_nothing_is_cached(cramped: httpx.AsyncClient) -> None:
     body = chat("Name three rivers of Europe.", max_tokens=4)
     for _ in range(3):
