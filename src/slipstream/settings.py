@@ -249,7 +249,7 @@ class Settings:
             batch=self.batch,
             queue=self.queue,
             prefill_chunk=self.prefill_chunk,
-            prefill_floor=min(32, self.prefill_chunk),
+            prefill_floor=min(24, self.prefill_chunk),
             target_gap=self.target_gap / 1000,
             request_timeout=self.request_timeout,
         )

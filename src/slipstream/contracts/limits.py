@@ -10,7 +10,7 @@ class Limits:
     batch: int = 8  # rows in the group at once
     queue: int = 64  # requests that may wait
     prefill_chunk: int = 2048  # prompt tokens in one turn, at most
-    prefill_floor: int = 32  # and at least, when any row fills
+    prefill_floor: int = 24  # and at least, when any row fills
     target_gap: float = 0.2  # seconds between two tokens of a running row while prompts fill
     request_timeout: float = 600.0  # seconds
     outbox: int = 4096  # unread token events of one session before its reader is cut off
