@@ -47,7 +47,11 @@ def served() -> Iterator[Site]:
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    opened = browser.new_context(viewport={"width": 1280, "height": 800})
+    # The password is given where a server asks for one; its calls want the key themselves.
+    opened = browser.new_context(
+        viewport={"width": 1280, "height": 800},
+        http_credentials={"username": "me", "password": "sesame"},
+    )
     opened.set_default_timeout(PATIENCE)
     yield opened
     opened.close()

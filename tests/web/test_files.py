@@ -85,13 +85,21 @@ def test_nothing_but_the_page_is_handed_out(client, path):
     assert reply.json()["error"]["code"] == "not_found"
 
 
-def test_the_page_needs_no_key_and_its_numbers_do():
+PAGES = ("/", "/web/main.js")
+
+
+def test_the_page_takes_a_key_as_a_password_and_its_numbers_do_not():
     with site(api_keys=("sesame",)) as guarded, httpx.Client(base_url=guarded.url) as client:
-        assert (client.get("/")).status_code == 200
-        assert (client.head("/")).status_code == 200
-        assert (client.get("/web/main.js")).status_code == 200
-        assert (client.get("/stats")).status_code == 401
-        assert (client.get("/webby")).status_code == 401
+        for path in PAGES:
+            asked = client.get(path)
+            assert asked.status_code == 401
+            assert asked.headers["www-authenticate"] == 'Basic realm="Slipstream"'
+            assert client.get(path, auth=("me", "sesame")).status_code == 200
+            assert client.get(path, auth=("sesame", "me")).status_code == 401
+            assert client.get(path, headers={"authorization": "Basic ?"}).status_code == 401
+            assert client.get(path, headers={"x-api-key": "sesame"}).status_code == 200
+        for path in ("/stats", "/webby"):
+            assert client.get(path, auth=("me", "sesame")).status_code == 401
 
 
 def test_the_page_is_no_part_of_the_described_api(client):

@@ -87,7 +87,9 @@ def error_response(error: errors.SlipstreamError, scope: Scope, **headers: str) 
     found = kind(error)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if isinstance(error, errors.Unauthorized):
-        sent["www-authenticate"] = "Bearer"
+        # A browser asks its user for a password, and the key is one.
+        page = scope["path"] == "/" or scope["path"].startswith("/web/")
+        sent["www-authenticate"] = 'Basic realm="Slipstream"' if page else "Bearer"
     if isinstance(error, errors.Cancelled) and found.status == 503:
         sent["retry-after"] = str(RETRY_AFTER)
     elif isinstance(error, errors.Refusal) and error.retry_after is not None:

@@ -5,6 +5,7 @@ It knows no route but those that need no key: /health and the page.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import logging
@@ -30,7 +31,7 @@ from slipstream.serve.errors import error_event, error_response, is_anthropic
 log = logging.getLogger(__name__)
 
 OPEN_PATH = "/health"
-PAGE_PATH, PAGE_PARTS = "/", "/web/"  # a browser cannot send a key with what it loads
+PAGE_PATH, PAGE_PARTS = "/", "/web/"
 SANE_ID = re.compile(r"[!-~]{1,128}")
 EXPOSED = "x-request-id, request-id, x-slipstream-lane, x-slipstream-reasons, retry-after"
 METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
@@ -129,8 +130,9 @@ class Errors:
             await error_response(error, scope)(scope, receive, send)
 
 
-def is_open(path: str) -> bool:
-    return path in {OPEN_PATH, PAGE_PATH} or path.startswith(PAGE_PARTS)
+def is_page(path: str) -> bool:
+    """Whether a browser asks for it by itself, when it can carry a key as a password only."""
+    return path == PAGE_PATH or path.startswith(PAGE_PARTS)
 
 
 class Keys:
@@ -141,14 +143,16 @@ class Keys:
         self._digests = [digest(key.encode()) for key in keys if key]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not is_open(scope["path"]):
-            self._check(Headers(scope=scope))
+        if scope["path"] != OPEN_PATH:
+            self._check(Headers(scope=scope), password=is_page(scope["path"]))
         await self._app(scope, receive, send)
 
-    def _check(self, headers: Headers) -> None:
+    def _check(self, headers: Headers, *, password: bool) -> None:
+        """`password`: the key may also come as that of basic authentication, under any name."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         bearer = token.strip() if scheme.lower() == "bearer" else ""
-        sent = (bearer, headers.get("x-api-key", ""))
+        basic = secret(token) if password and scheme.lower() == "basic" else ""
+        sent = (bearer, basic, headers.get("x-api-key", ""))
         given = [digest(key.encode("latin-1")) for key in sent if key]  # as headers are decoded
         matches = [hmac.compare_digest(ours, key) for ours in self._digests for key in given]
         if not any(matches):
@@ -157,6 +161,14 @@ class Keys:
                 if not given
                 else "The API key is wrong."
             )
+
+
+def secret(token: str) -> str:
+    """The password of basic credentials, as headers are decoded; empty when they are none."""
+    try:
+        return base64.b64decode(token.strip(), validate=True).decode("latin-1").partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def digest(key: bytes) -> bytes:
