@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 
 from slipstream.contracts.placement import Lane
 from slipstream.contracts.row import Prompt, RowSpec
+from slipstream.contracts.sequences import shared
 from slipstream.engine.rows import Awaited, Live, Stop
 
 SHARE_LEAST = 64  # tokens that a newcomer must gain by waiting for another row
@@ -82,15 +83,3 @@ def space(spec: RowSpec) -> tuple[Lane, str, tuple[str, ...]]:
 def common_prefix(one: Prompt, two: Prompt) -> int:
     """Tokens that both begin with; each has at least one more of its own to compute."""
     return min(shared(one.ids, two.ids), len(one.ids) - 1, len(two.ids) - 1)
-
-
-def shared(one: tuple[int, ...], two: tuple[int, ...]) -> int:
-    """How many tokens two tuples begin with alike: slices are compared, halving what is left."""
-    low, high = 0, min(len(one), len(two))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == two[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

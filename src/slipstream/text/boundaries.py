@@ -14,6 +14,7 @@ from typing import Any
 
 from slipstream.contracts.completion import Message
 from slipstream.contracts.errors import InvalidRequest
+from slipstream.contracts.sequences import shared
 
 LONGEST = 1 << 22  # characters: rendering a longer text again costs more than it is worth
 PROBE: Mapping[str, Any] = MappingProxyType(
@@ -75,15 +76,3 @@ def _tried(render: Render, messages: Sequence[Message], reply: bool) -> Iterator
         yield render(messages, reply)
     except InvalidRequest:
         return
-
-
-def shared(one: str, two: str) -> int:
-    """How many characters two texts begin with alike."""
-    low, high = 0, min(len(one), len(two))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == two[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

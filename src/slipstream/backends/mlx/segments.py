@@ -147,10 +147,10 @@ class Packer:
         for segment in free:
             for row in list(segment.rows):
                 segment.evict(row)
-        for kept_segment, group in kept:
-            for row in list(kept_segment.rows) if kept_segment else []:
-                if row not in group:
-                    kept_segment.evict(row)  # type: ignore[union-attr]
+        for segment, group in kept:
+            if segment is not None:
+                for row in [row for row in segment.rows if row not in group]:
+                    segment.evict(row)
         self._segments = [self._filled(segment, group) for segment, group in kept]
 
     def _filled(self, segment: Segment | None, group: Sequence[DeviceRow]) -> Segment:

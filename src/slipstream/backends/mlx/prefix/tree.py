@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
+from slipstream.contracts.sequences import shared
+
 
 class Piece(Protocol):
     """Immutable. The state of some consecutive tokens."""
@@ -210,18 +212,3 @@ class _Nothing:
 
 
 NOTHING = _Nothing()
-
-
-def shared(one: Sequence[int], two: Sequence[int]) -> int:
-    """How many tokens two sequences begin with alike."""
-    most = min(len(one), len(two))
-    if one[:most] == two[:most]:
-        return most
-    low, high = 0, most  # alike up to low, not up to high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if one[low:middle] == two[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
