@@ -6,101 +6,40 @@ It knows no HTTP. Everything here belongs to one event loop.
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import fields
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from slipstream.backends.mlx.boot import boot
-from slipstream.backends.mlx.prefix.disk.behind import WriteBehind
-from slipstream.backends.mlx.prefix.disk.folder import Folder
 from slipstream.backends.mlx.prefix.disk.tier import DiskTier
-from slipstream.backends.mlx.prefix.identity import identity
 from slipstream.contracts.backend import Backend
 from slipstream.contracts.clock import MonotonicClock
 from slipstream.contracts.completion import Completion, Message
 from slipstream.contracts.delta import Delta
-from slipstream.contracts.errors import InvalidRequest, ModelError, UsageError
+from slipstream.contracts.errors import InvalidRequest, ModelError
 from slipstream.contracts.limits import MemoryLimits
 from slipstream.contracts.model import ModelInfo
-from slipstream.contracts.report import EngineStats, Flushed, Report, RowReport
-from slipstream.contracts.row import CancelReason
+from slipstream.contracts.report import EngineStats, Flushed
 from slipstream.contracts.sampling import Sampling
-from slipstream.contracts.trace import Hop, Moment
+from slipstream.contracts.trace import Hop
 from slipstream.engine.gateway import Gateway
 from slipstream.engine.lease import Job, T
-from slipstream.engine.session import Session
-from slipstream.engine.times import TurnLog
+from slipstream.library.persistence import Persistence
+from slipstream.library.reading import SAMPLING_FLAGS, context_of, template_variables, turn_log
+from slipstream.library.running import Running
 from slipstream.settings import Settings, cache_home
-from slipstream.text.prepare import Prepared, Preparer, sampling_defaults
-from slipstream.text.sink import Folded, deltas, fold, merged
+from slipstream.text.prepare import Preparer, sampling_defaults
+from slipstream.text.sink import Folded, fold
 from slipstream.text.template import load_template
 from slipstream.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 Load = Callable[[ModelInfo, MemoryLimits, int, Callable[[], DiskTier] | None], Backend]
-
-
-class Running:
-    """One accepted request, with a session for each choice: its deltas, once, and its report."""
-
-    def __init__(
-        self, sessions: Sequence[Session], prepared: Prepared, before: Sequence[Hop]
-    ) -> None:
-        """`before`: where the request was before it had sessions."""
-        self._sessions = sessions
-        self._prepared = prepared
-        self._before = before
-
-    @property
-    def prompt_tokens(self) -> int:
-        return len(self._prepared.prompt.ids)
-
-    @property
-    def ignored(self) -> tuple[str, ...]:
-        """Fields that change nothing with this model."""
-        return self._prepared.ignored
-
-    @property
-    def report(self) -> Report:
-        return Report.overlapping([session.report for session in self._sessions])
-
-    @property
-    def rows(self) -> list[RowReport]:
-        """Its choices that have not ended."""
-        return [
-            session.row(choice)
-            for choice, session in enumerate(self._sessions)
-            if session.outcome is None
-        ]
-
-    @property
-    def hops(self) -> list[Hop]:
-        """Where it was so far, beginning with prepare; on the monotonic clock."""
-        return [*self._before, *(hop for session in self._sessions for hop in session.hops)]
-
-    @property
-    def moments(self) -> list[Moment]:
-        """What happened to its rows so far, on the same clock."""
-        return [moment for session in self._sessions for moment in session.moments]
-
-    def deltas(self) -> AsyncGenerator[Delta, None]:
-        """Of all choices as they come. Raises Fault or Cancelled; that, and closing it early,
-        ends the request."""
-        streams = [
-            deltas(session, self._prepared.sink(choice))
-            for choice, session in enumerate(self._sessions)
-        ]
-        return streams[0] if len(streams) == 1 else merged(streams)
-
-    def cancel(self, reason: CancelReason) -> None:
-        for session in self._sessions:
-            session.cancel(reason)
+_SAMPLING_NAMES = frozenset(field.name for field in fields(Sampling))
 
 
 class Engine:
@@ -124,15 +63,15 @@ class Engine:
         `load` makes the backend, on the device thread, within memory limits and with most tokens
         of a row in one forward."""
         self.info = info
-        self.context = _context(settings, info)
+        self.context = context_of(settings, info)
         self._tokenizer = Tokenizer.load(info.path)
         template = load_template(
             info,
             self._tokenizer.named,
             given=settings.chat_template,
-            variables=_template_variables(settings),
+            variables=template_variables(settings),
         )
-        flags = {name: getattr(settings, flag) for name, flag in _SAMPLING_FLAGS}
+        flags = {name: getattr(settings, flag) for name, flag in SAMPLING_FLAGS}
         self._preparer = Preparer(
             info,
             self._tokenizer,
@@ -143,13 +82,11 @@ class Engine:
             keep_volatile_line=settings.keep_volatile_line,
         )
         self._limits = settings.limits
-        disk = None if settings.ssd_cache is None else partial(self._open_disk, settings)
-        made = partial(load, info, settings.memory, settings.prefill_chunk, disk)
+        self._persistence = Persistence(settings, info)
+        made = partial(load, info, settings.memory, settings.prefill_chunk, self._persistence.tier)
         self._clock = MonotonicClock()
-        self._turn_log = None if settings.trace_turns is None else _turn_log(settings.trace_turns)
+        self._turn_log = turn_log(settings.trace_turns)
         self._gateway = Gateway(made, self._limits, self._clock, self._turn_log)
-        self._disk: DiskTier | None = None
-        self._behind: WriteBehind | None = None
         self._started = False
         self._numbers = itertools.count(1)
 
@@ -188,9 +125,7 @@ class Engine:
             self._gateway.start()
         await self._gateway.wait_ready()
         self._fit_context()
-        if self._disk is not None and self._behind is None:
-            self._behind = WriteBehind(self._disk, lambda: self.stats().prefix.dirty)
-            self._behind.start(self.run_when_idle)
+        self._persistence.start(lambda: self.stats().prefix.dirty, self.run_when_idle)
 
     def _fit_context(self) -> None:
         """The context is no longer than what one row can hold in this memory."""
@@ -208,12 +143,10 @@ class Engine:
 
     async def close(self, drain: float) -> None:
         """Refuses new work, gives running work `drain` seconds, releases everything."""
-        if self._behind is not None:
-            await self._behind.stop()
+        await self._persistence.stop()
         await self._gateway.close(drain)
         self._preparer.close()
-        if self._disk is not None:
-            self._disk.close()
+        self._persistence.close()
         if self._turn_log is not None:
             self._turn_log.close()
 
@@ -286,26 +219,11 @@ class Engine:
         """See Gateway.run_when_idle."""
         return await self._gateway.run_when_idle(job, name)
 
-    # The prefix cache on disk
-
-    def _open_disk(self, settings: Settings) -> DiskTier:
-        """On the device thread, before the engine is ready."""
-        assert settings.ssd_cache is not None
-        self._disk = DiskTier(
-            Folder(settings.ssd_cache),
-            settings.ssd_cache_bytes,
-            identity=identity(self.info.path),
-            model=self.info.id,
-        )
-        return self._disk
-
     async def flush_cache(self) -> Flushed:
         """Makes durable what of the prefix cache is not on disk yet; nothing without a disk tier.
 
         Raises Unavailable when the disk does not take it."""
-        if self._behind is None:
-            return Flushed(0, 0)
-        return await self._behind.flush(self.run_exclusive)
+        return await self._persistence.flush(self.run_exclusive)
 
     # Text
 
@@ -346,45 +264,3 @@ class Engine:
     def health(self) -> str | None:
         """None while all is well, else the reason why it is not."""
         return self._gateway.health()
-
-
-_SAMPLING_FLAGS = (
-    ("temperature", "temp"),
-    ("top_p", "top_p"),
-    ("top_k", "top_k"),
-    ("min_p", "min_p"),
-)
-_SAMPLING_NAMES = frozenset(field.name for field in fields(Sampling))
-
-
-def _context(settings: Settings, info: ModelInfo) -> int:
-    if settings.context is None:
-        return info.context
-    if settings.context > info.context:
-        raise UsageError(
-            f"--context {settings.context} is more than this model's {info.context} tokens.",
-            param="context",
-        )
-    return settings.context
-
-
-def _turn_log(path: Path) -> TurnLog:
-    try:
-        return TurnLog(path)
-    except OSError as error:
-        raise UsageError(f"--trace-turns: {error}", param="trace_turns") from error
-
-
-def _template_variables(settings: Settings) -> dict[str, Any]:
-    try:
-        found = json.loads(settings.chat_template_args)
-    except ValueError as error:
-        raise UsageError(
-            f"--chat-template-args is not JSON: {error}", param="chat_template_args"
-        ) from error
-    if not isinstance(found, dict):
-        raise UsageError(
-            "--chat-template-args must be a JSON object of template variables.",
-            param="chat_template_args",
-        )
-    return found
