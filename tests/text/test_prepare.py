@@ -6,7 +6,7 @@ from slipstream.contracts.completion import Completion, GrammarText
 from slipstream.contracts.errors import ContextExceeded, InvalidRequest, ModelError
 from slipstream.contracts.model import ModelInfo
 from slipstream.contracts.row import FinishReason, TokenEvent
-from slipstream.text.prepare import Preparer, sampling_defaults
+from slipstream.text.prepare import Preparer, fresh_seed, sampling_defaults
 from slipstream.text.sink import fold
 from slipstream.text.template import ChatTemplate
 from slipstream.text.tokenizer import Tokenizer
@@ -270,3 +270,7 @@ def test_defaults_are_the_flags_over_the_models(generation, flags, expected):
 def test_a_generation_config_that_makes_no_sense_is_a_model_error(bad):
     with pytest.raises(ModelError, match="generation_config"):
         sampling_defaults(bad, {})
+
+
+def test_a_seed_that_is_made_here_survives_a_client_that_counts_in_doubles():
+    assert all(int(float(seed)) == seed for seed in (fresh_seed() + 1 for _ in range(200)))

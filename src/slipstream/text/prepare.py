@@ -32,6 +32,7 @@ GENERATION_FIELDS = ("temperature", "top_p", "top_k", "min_p", "repetition_penal
 LONG_TEXT = 1 << 18  # characters; a longer text is first counted piece by piece
 DENSE_TEXT = 16  # characters per token: no ordinary text packs as many
 SLICE = 1 << 16  # characters counted at a time
+FRESH_BITS = 52  # of a seed that is made here: a client in JavaScript can send it back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class Prepared:
 
 
 def fresh_seed() -> int:
-    return secrets.randbits(SEED_BITS)
+    return secrets.randbits(FRESH_BITS)
 
 
 class Preparer:
