@@ -1,4 +1,4 @@
-.PHONY: check test bench docs pin
+.PHONY: check test bench docs site pin
 
 check:
 	uv run --group dev ruff format --check .
@@ -14,6 +14,10 @@ bench:
 # Writes the pages that the code dictates.
 docs:
 	uv run python scripts/docs.py
+
+# Builds the documentation as a site, in site/.
+site:
+	uv run --group dev mkdocs build --strict
 
 # Writes the exact versions into pyproject.toml. `python scripts/pin.py --upgrade` renews them.
 pin:

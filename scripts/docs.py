@@ -12,29 +12,42 @@ import msgspec
 from dialects import dialects_page
 from lanes import lanes_page
 
+from slipstream.serve.anthropic.messages import NEVER as MESSAGES_REFUSE
+from slipstream.serve.anthropic.messages import MessagesRequest
+from slipstream.serve.embeddings import NEVER as EMBEDDINGS_REFUSE
+from slipstream.serve.embeddings import EmbeddingsRequest
 from slipstream.serve.fields import NEVER, NOT_YET
 from slipstream.serve.openai.chat import ChatRequest
 from slipstream.serve.openai.completions import TextRequest
 from slipstream.serve.responses.request import REFUSED, ResponsesRequest
-from slipstream.settings import Flag, Settings, flags
+from slipstream.settings import Settings, flags
+from slipstream.settings.flag import Flag
 
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS_HEAD = """# Flags of `slipstream serve`
 
-Made from the code by `make docs`; edit `settings.py` instead.
+Made from the code by `make docs`; edit `settings/` instead.
 
 | flag | default | meaning |
 |---|---|---|
 """
-FIELDS_HEAD = """# Fields of the OpenAI routes
+FIELDS_HEAD = """# Fields of the routes
 
 Made from the code by `make docs`; edit `serve/fields.py` instead. A field without a note is
 applied. A field that is not here changes nothing: it is listed in `slipstream.ignored`, or refused
 with `--strict`.
 
-| field | chat | completions | responses | note |
-|---|---|---|---|---|
+| field | chat | completions | responses | messages | embeddings | note |
+|---|---|---|---|---|---|---|
 """
+
+
+REFUSALS = {
+    "chat and completions": NEVER,
+    "responses": REFUSED,
+    "messages": MESSAGES_REFUSE,
+    "embeddings": EMBEDDINGS_REFUSE,
+}
 
 
 def flags_page() -> str:
@@ -64,12 +77,10 @@ def _meaning(flag: Flag) -> str:
 
 
 def fields_page() -> str:
-    taken = [
-        {field.encode_name for field in msgspec.structs.fields(kind)}
-        for kind in (ChatRequest, TextRequest, ResponsesRequest)
-    ]
-    taken[-1] -= REFUSED.keys()
-    names = sorted(set().union(*taken, NEVER, REFUSED))
+    kinds = (ChatRequest, TextRequest, ResponsesRequest, MessagesRequest, EmbeddingsRequest)
+    taken = [{field.encode_name for field in msgspec.structs.fields(kind)} for kind in kinds]
+    taken[2] -= REFUSED.keys()
+    names = sorted(set().union(*taken, *REFUSALS.values()))
     return FIELDS_HEAD + "".join(
         f"| `{name}` | {' | '.join(_yes(name in route) for route in taken)} | {_note(name)} |\n"
         for name in names
@@ -81,11 +92,14 @@ def _yes(here: bool) -> str:
 
 
 def _note(field: str) -> str:
-    if field in NEVER:
-        return f"refused: {NEVER[field]}"
-    if field in REFUSED:
-        return f"responses refuse it: {REFUSED[field]}"
-    return f"refused for now: {NOT_YET[field]}" if field in NOT_YET else ""
+    if field in NOT_YET:
+        return f"refused for now: {NOT_YET[field]}"
+    notes = (
+        f"{routes} refuse it: {table[field]}"
+        for routes, table in REFUSALS.items()
+        if field in table
+    )
+    return "; ".join(notes)
 
 
 def written() -> Iterator[tuple[str, str]]:

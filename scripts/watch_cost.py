@@ -19,13 +19,16 @@ from slipstream.contracts.placement import AUTOREGRESSIVE, Lane, Placement
 from slipstream.contracts.report import EngineStats, Report
 from slipstream.contracts.row import FinishReason
 from slipstream.contracts.trace import Hop, Tracer
+from slipstream.serve.watch.latency import Latency
 from slipstream.serve.watch.meter import Meter
 from slipstream.serve.watch.metrics import Metrics
+from slipstream.serve.watch.recent import RecentTraces
 from slipstream.serve.watch.trace_file import TraceFile
 from slipstream.serve.watch.tracing import Arrival
 
 ROUNDS = 20_000
 CLOCK = MonotonicClock()
+LATENCY = Latency(CLOCK)
 ARRIVAL = Arrival("id", "/v1/chat/completions")
 COMPLETION = Completion(request_id="id", model="model", text="Hi")
 PLACEMENT = Placement(lane=Lane.GROUP, method=AUTOREGRESSIVE, reasons=())
@@ -47,7 +50,7 @@ def microseconds(work: Callable[[], object]) -> float:
 
 
 def request(metrics: Metrics, tracer: Tracer | None) -> None:
-    meter = Meter(ARRIVAL, metrics, CLOCK, tracer)
+    meter = Meter(ARRIVAL, metrics, LATENCY, CLOCK, tracer)
     meter.parsed()
     meter.count(0, Delta(tokens=1, finish=FinishReason.STOP))
     meter.end([COMPLETION], [RUNNING])
@@ -55,15 +58,17 @@ def request(metrics: Metrics, tracer: Tracer | None) -> None:
 
 def main() -> None:
     metrics = Metrics(SimpleNamespace(stats=EngineStats), "model")
-    meter, token = Meter(ARRIVAL, metrics, CLOCK, None), Delta(text="a", tokens=1)
+    meter, token = Meter(ARRIVAL, metrics, LATENCY, CLOCK, None), Delta(text="a", tokens=1)
     found = {"token": microseconds(lambda: meter.count(0, token))}
     found["request, no trace"] = microseconds(lambda: request(metrics, None))
+    recent = RecentTraces()
+    found["request, kept for the page"] = microseconds(lambda: request(metrics, recent))
     with tempfile.TemporaryDirectory() as folder:
         file = TraceFile(Path(folder, "trace.json"), CLOCK)
         found["request, --trace"] = microseconds(lambda: request(metrics, file))
         file.close()
     for name, cost in found.items():
-        print(f"{name:<20}{cost:>8} us")
+        print(f"{name:<30}{cost:>8} us")
     print(json.dumps({"bench": "watch", **found}))
 
 

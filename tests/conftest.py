@@ -1,10 +1,15 @@
-"""What holds for every test: few threads, no hub, and slow tests only when they are asked for."""
+"""What holds for every test: few threads, no clock, no hub; slow ones only when asked for."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Nothing here is timed: a busy machine must not fail a test.
+settings.register_profile("slipstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("slipstream")
 
 # Read when numpy, mlx and tokenizers are first imported, so set before any of them is.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

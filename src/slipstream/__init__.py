@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from slipstream.contracts.adapters import AdapterUse
     from slipstream.library import Engine
 
-__all__ = ("Engine",)
+__all__ = ("AdapterUse", "Engine")
 
 
 def __getattr__(name: str) -> Any:
@@ -16,4 +17,8 @@ def __getattr__(name: str) -> Any:
         from slipstream.library import Engine
 
         return Engine
+    if name == "AdapterUse":
+        from slipstream.contracts.adapters import AdapterUse
+
+        return AdapterUse
     raise AttributeError(f"module 'slipstream' has no attribute {name!r}")

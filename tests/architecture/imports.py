@@ -104,10 +104,10 @@ def wrong_libraries(source: Path, standard: frozenset[str]) -> list[str]:
 
 
 def environment_readers(source: Path) -> list[str]:
-    """Uses of the process environment outside settings.py."""
+    """Uses of the process environment outside settings/environment.py."""
     complaints = []
     for module in modules(source):
-        if module.path == "settings.py":
+        if module.path == "settings/environment.py":
             continue
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Attribute) and node.attr in ENVIRONMENT:

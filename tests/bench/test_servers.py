@@ -12,18 +12,14 @@ import pytest
 
 from slipstream.bench import fairness, prefix
 from slipstream.bench.marks import Marks
-from slipstream.bench.peers import OURS, THEIRS, Answer, Target, ratios
+from slipstream.bench.peers import MLX_LM, ratios
+from slipstream.bench.target import OURS, Answer, Target
 from slipstream.bench.texts import Texts, user
 from slipstream.contracts.errors import Fault
 from text.vocabularies import tokenizer
 
 BYTES = tokenizer("byte_level")
 PLAN = prefix.Plan(rounds=1, agents=3, shared=40, own=5, turns=2, said=4, reply=3, lengths=(9,))
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Counting:
@@ -141,7 +137,7 @@ async def test_waiting_for_tokens_ends_with_the_last_stream() -> None:
 
 
 def test_ratios_compare_times_of_equal_rows() -> None:
-    ours, theirs = ({"server": name, "tokens": 500} for name in (OURS, THEIRS))
+    ours, theirs = ({"server": name, "tokens": 500} for name in (OURS, MLX_LM))
     rows = [{**ours, "cold_ms": 2.0}, {**theirs, "cold_ms": 5.0}, {**theirs, "tokens": 9}]
     assert ratios(rows, ("tokens",)) == [{"tokens": 500, "cold": 2.5}]
     assert ratios(rows[:1], ("tokens",)) == []

@@ -91,6 +91,8 @@ def test_a_flag_sets_its_field(arguments: Sequence[str], field: str, value: obje
         (["--prefix-cache", "1", "--prompt-cache-bytes", "1GB"], "Give one"),
         (["--no-strict"], "--strict"),
         (["a", "b"], "b"),
+        (["--ssd-cache", "warm", "--prefix-cache", "0"], "--ssd-cache needs memory"),
+        (["--ssd-cache", "warm", "--prompt-cache-size", "0"], "--ssd-cache needs memory"),
     ],
 )
 def test_wrong_usage_names_the_flag(arguments: Sequence[str], says: str) -> None:

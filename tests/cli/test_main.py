@@ -90,6 +90,19 @@ def test_the_help_names_every_verb_and_loads_nothing_heavy() -> None:
         assert f"  {verb} " in done.stdout
 
 
+def test_an_interrupt_of_the_imports_is_an_end_without_a_word() -> None:
+    code = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from slipstream.cli.entry import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("arguments", [["sevre"], ["ls", "--jsn"], ["rm"], ["generate"]])
 def test_wrong_usage_is_code_two(arguments: list[str]) -> None:
     result = CliRunner().invoke(main.app(), arguments)

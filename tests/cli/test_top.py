@@ -86,7 +86,7 @@ def test_a_picture_has_rows_states_memory_cache_and_reasons():
     text = drawn(view())
     for word in ("first", "queued", "group 2/8", "waiting 1/64", "6.0 GB of 8.0 GB", "75% hits"):
         assert word in text
-    assert "none 7, lane_requested 2" in text
+    assert "placed   group 7, solo for lane_requested 2" in text
     assert "up 1h02m" in text
 
 
@@ -150,6 +150,17 @@ def test_the_selected_row_is_on_the_screen():
 def test_a_picture_fits_the_screen(height):
     shown = view(sample(rows=[row(f"r{number}") for number in range(80)]))
     assert len(drawn(shown, height).splitlines()) <= max(height, 14)
+
+
+def test_a_selected_row_is_all_of_one_colour():
+    shown = view(sample(rows=[row("only")]))
+    shown.move(1)
+    page = io.StringIO()
+    Console(width=120, file=page, force_terminal=True, color_system="standard").print(
+        shown.render(40)
+    )
+    (line,) = [line for line in page.getvalue().splitlines() if "only" in line]
+    assert "\x1b[7m" in line and "\x1b[7;32m" not in line
 
 
 def test_no_rows_are_told_in_words():

@@ -37,10 +37,25 @@ async def watched(http: httpx.AsyncClient) -> None:
     refused = await asking
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "ended_by_operator")
     assert (await http.post(CHAT, json=SHORT)).status_code == 200
+    await shown(http)
     counted = (await http.get("/metrics")).text
     for finish in ("operator", "length"):
         assert f'slipstream_requests_total{{finish="{finish}",route="{CHAT}"}} 1.0' in counted
     assert 'slipstream_turn_seconds_count{phase="step"}' in counted
+
+
+async def shown(http: httpx.AsyncClient) -> None:
+    """What the dashboard asks for tells of both requests."""
+    newest, oldest = (await http.get("/admin/traces")).json()["traces"]
+    assert (oldest["id"], oldest["finish"], newest["finish"]) == ("long", "operator", "length")
+    trace = (await http.get(f"/admin/traces/{newest['id']}")).json()
+    assert {hop["name"] for hop in trace["hops"]} == HOPS
+    waited = (await http.get("/admin/latency")).json()
+    assert waited["first_token_ms"]["count"] == 2
+    assert waited["gap_ms"]["p50"] <= waited["gap_ms"]["p99"]
+    tree = (await http.get("/admin/prefixes")).json()
+    assert sum(one["bytes"] for one in tree["segments"]) > 0
+    assert len(tree["segments"]) == tree["entries"]
 
 
 async def test_what_was_watched_is_there_after_a_crash(tmp_path: Path) -> None:

@@ -92,6 +92,20 @@ def test_the_next_turn_of_a_chat_computes_its_tail_only():
     assert reader.tokens == solo_run(second)
 
 
+def test_an_edited_turn_begins_at_the_boundary_before_it():
+    rig = Rig(recurrent())
+    first = rig.read(rig.submit(prompt(*range(200), boundaries=(80, 180))))
+    rig.run()
+    known = [*range(200), *first.tokens]
+    rig.submit(prompt(*known, *range(500, 600), boundaries=(80, len(known))))
+    rig.run()
+    edited = prompt(*known, *range(700, 800), boundaries=(80, len(known)))
+    reader = rig.read(rig.submit(edited))
+    rig.finish()
+    assert reader.session.report.cached_tokens == len(known) - 1
+    assert reader.tokens == solo_run(edited)
+
+
 def test_keeping_one_row_holds_up_no_other():
     rig = Rig(recurrent(), prefill_floor=64)
     runner = rig.read(rig.submit(prompt(7, max_tokens=60)))

@@ -8,6 +8,7 @@ from slipstream.contracts.errors import InvalidRequest, QueueFull, RowFault
 from slipstream.contracts.placement import Abilities, Needs
 from slipstream.contracts.report import Report
 from slipstream.contracts.row import CancelReason, Failed, Stopped
+from slipstream.contracts.sampling import Sampling
 from slipstream.engine.placement import place
 from slipstream.testing.backend import FakeBackend, solo_run
 
@@ -57,11 +58,12 @@ def test_a_choice_reports_what_it_took_from_its_leader():
 
 
 def test_reports_of_choices_join_by_their_longest_phases():
+    eight, nine = Sampling(seed=8), Sampling(seed=9)
     first, second = (
         Report(placement=place(Needs(), Abilities()), **numbers)
         for numbers in (
-            {"queue_ms": 1, "prefill_ms": 5, "decode_ms": 2, "rows_peak": 3, "seed": 8},
-            {"queue_ms": 4, "prefill_ms": 2, "decode_ms": 6, "rows_peak": 2, "seed": 9},
+            {"queue_ms": 1, "prefill_ms": 5, "decode_ms": 2, "rows_peak": 3, "sampling": eight},
+            {"queue_ms": 4, "prefill_ms": 2, "decode_ms": 6, "rows_peak": 2, "sampling": nine},
         )
     )
     joined = replace(first, queue_ms=4, prefill_ms=5, decode_ms=6, rows_peak=3)

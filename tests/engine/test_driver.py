@@ -2,6 +2,7 @@
 
 import pytest
 
+from slipstream.contracts.adapters import AdapterUse
 from slipstream.contracts.errors import InvalidRequest, OutOfTime, QueueFull
 from slipstream.contracts.placement import Lane, Needs, Reason
 from slipstream.contracts.row import CancelReason, Finished, FinishReason, Stopped
@@ -118,7 +119,7 @@ def test_a_solo_placement_says_why():
 def test_what_cannot_run_never_reaches_the_device():
     rig = Rig()
     with pytest.raises(InvalidRequest):
-        rig.submit(prompt(needs=Needs(adapters=("none",))))
+        rig.submit(prompt(needs=Needs(adapters=(AdapterUse("none"),))))
     rig.finish()
     assert rig.backend.opened == []
 

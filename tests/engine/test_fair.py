@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slipstream.engine.planner import QUIET_FLOOR
 from slipstream.testing.backend import FakeBackend, solo_run
 from slipstream.testing.clock import ManualClock
 
@@ -149,6 +150,50 @@ def test_short_prompts_fill_in_one_forward():
     plan = rig.backend.plans[-1]
     assert [plan[short.spec.key] for short in shorts] == [20] * 5
     end(rig, runners)
+
+
+def test_a_newcomer_beside_a_long_prompt_alone_waits_for_three_short_turns():
+    rig = priced(token=0.003)
+    longer = rig.read(rig.submit(long(1)))
+    rig.turn(3)
+    came = rig.clock.now()
+    short = rig.read(rig.submit(prompt(*range(20), max_tokens=2)))
+    rig.until(lambda: short.tokens)
+    assert rig.clock.now() - came <= 3 * (0.02 + 0.003 * QUIET_FLOOR)
+    assert not longer.tokens
+    rig.finish()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    longs=st.lists(st.integers(500, 4000), max_size=10),
+    shorts=st.lists(st.tuples(st.integers(0, 30), st.integers(2, 40)), min_size=1, max_size=8),
+    token=st.sampled_from([0.0005, 0.003, 0.01]),
+)
+def test_many_long_prompts_hold_up_neither_running_rows_nor_newcomers(longs, shorts, token):
+    rig = priced(token=token, batch=20)
+    runner = rig.read(rig.submit(prompt(1, max_tokens=2000)))
+    rig.turn(5)
+    for number, length in enumerate(longs):
+        rig.submit(long(10 + number, length))
+    came = {}
+    turns, worst, floor = 0, 0.0, rig.limits.prefill_floor
+    while len(came) < len(shorts) or not all(reader.tokens for reader, _ in came.values()):
+        for number, (turn, length) in enumerate(shorts):
+            if turn == turns:
+                ids = [20 + number, *range(1, length)]
+                came[number] = rig.read(rig.submit(prompt(*ids, max_tokens=1))), turn
+        before = rig.clock.now()
+        rig.turn()
+        worst = max(worst, rig.clock.now() - before)
+        turns += 1
+        for reader, turn in came.values():
+            waited = turns - turn
+            assert reader.tokens or waited <= 4 + sum(length for _, length in shorts) / 10
+    assert worst <= max(GAP * 1.25, 0.02 + 1.25 * floor * token)
+    runner.session.cancel("disconnect")
+    rig.run(limit=5000)
+    rig.finish()
 
 
 @settings(max_examples=40, deadline=None)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from slipstream.contracts.adapters import AdapterUse
 from slipstream.contracts.clock import MonotonicClock
 from slipstream.contracts.errors import (
     Cancelled,
@@ -17,6 +18,7 @@ from slipstream.contracts.errors import (
     Unavailable,
 )
 from slipstream.contracts.limits import Limits
+from slipstream.contracts.placement import Abilities, Needs
 from slipstream.contracts.row import CancelReason, Finished, Stopped
 from slipstream.engine.gateway import STALLED_SECONDS, Gateway, State
 from slipstream.testing.backend import FakeBackend, solo_run
@@ -340,5 +342,26 @@ def test_a_storm_of_clients_jobs_and_faults_ends_in_rest(seed):
                 assert tokens == alone
         assert sum(stats.finish.values()) == len(started)
         assert (stats.group.active, stats.solo.active, stats.waiting) == (0, 0, 0)
+
+    asyncio.run(main())
+
+
+def test_who_wants_an_adapter_is_counted_until_the_last_one_has_ended():
+    wanted = Needs(adapters=(AdapterUse("sql", 0.5), AdapterUse("law")))
+
+    async def main():
+        backend = FakeBackend(abilities=Abilities(adapters=frozenset({"sql", "law"})))
+        async with opened(backend, batch=1) as (door, _):
+            sessions = [submit(door, prompt(n, max_tokens=LONG, needs=wanted)) for n in (1, 2)]
+            other = submit(door, prompt(3, max_tokens=LONG))
+            assert (door.using("sql"), door.using("law"), door.using("x")) == (2, 2, 0)
+            gone = asyncio.create_task(door.unused("sql"))
+            for session in sessions:
+                assert not gone.done()
+                session.cancel(CancelReason.DISCONNECT)
+                await asyncio.gather(read(session), return_exceptions=True)
+            await gone
+            assert door.using("sql") == 0
+            assert other.outcome is None
 
     asyncio.run(main())

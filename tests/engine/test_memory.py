@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipstream.contracts.errors import ContextExceeded, Fault, InvalidRequest, RowFault
+from slipstream.contracts.errors import ContextExceeded, InvalidRequest, OverBudget, RowFault
 from slipstream.contracts.placement import Abilities
 from slipstream.contracts.row import CancelReason, Failed, Finished, Stopped
 from slipstream.testing.backend import FakeBackend, solo_run
@@ -151,8 +151,8 @@ def test_what_an_empty_device_cannot_hold_fails_at_once_and_alone():
     rig.turn()
     huge, after = rig.read(rig.submit(sized(101))), rig.submit(sized(40))
     rig.turn()
-    assert type(huge.error) is Fault
-    assert huge.error.code == "kv_budget_exceeded"
+    assert type(huge.error) is OverBudget
+    assert huge.error.code == "context_length_exceeded"
     assert after.progress.admitted is not None
     rig.finish()
 

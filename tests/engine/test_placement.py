@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from slipstream.contracts.adapters import AdapterUse
 from slipstream.contracts.errors import InvalidRequest
 from slipstream.contracts.placement import AUTOREGRESSIVE, Abilities, Lane, Needs, Placement, Reason
 from slipstream.engine.placement import place
@@ -23,7 +24,7 @@ TABLE = [
         Abilities(method="diffusion", obstacle=Reason.SELF_CHECK_FAILED),
         (Reason.REQUESTED, Reason.SELF_CHECK_FAILED, Reason.METHOD_NOT_AUTOREGRESSIVE),
     ),
-    (Needs(adapters=("sql",)), Abilities(adapters=frozenset({"sql"})), ()),
+    (Needs(adapters=(AdapterUse("sql"),)), Abilities(adapters=frozenset({"sql"})), ()),
     (Needs(media=True), Abilities(media=True), ()),
 ]
 
@@ -55,7 +56,7 @@ def test_a_placement_names_the_method():
 
 def test_an_unknown_adapter_is_refused_with_those_that_are_mounted():
     with pytest.raises(InvalidRequest, match="Mounted adapters: chat, sql") as refusal:
-        place(Needs(adapters=("sq",)), Abilities(adapters=frozenset({"sql", "chat"})))
+        place(Needs(adapters=(AdapterUse("sq"),)), Abilities(adapters=frozenset({"sql", "chat"})))
     assert refusal.value.param == "adapter"
 
 

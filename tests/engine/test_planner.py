@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slipstream.contracts.limits import Limits
 from slipstream.contracts.placement import Lane
 from slipstream.contracts.row import RowSpec
-from slipstream.engine.planner import SCORED_CHUNK, Planner
+from slipstream.engine.planner import QUIET_FLOOR, SCORED_CHUNK, Planner
 from slipstream.testing.backend import FakeBackend, solo_run
 from slipstream.testing.clock import ManualClock
 
@@ -57,8 +57,17 @@ def test_what_short_rows_leave_goes_to_the_long_ones():
     assert shares(planner(), 10, 300, 20, 300) == [10, 35, 20, 35]
 
 
-def test_with_fewer_tokens_than_rows_the_first_rows_get_them():
-    assert shares(planner(chunk=2), 9, 8, 7) == [1, 1, 0]
+def test_with_fewer_tokens_than_rows_they_take_turns():
+    scarce = planner(chunk=2)
+    assert [shares(scarce, 9, 8, 7) for _ in range(3)] == [[1, 1, 0], [1, 0, 1], [0, 1, 1]]
+
+
+def test_a_short_newcomer_passes_many_long_prompts():
+    assert shares(planner(chunk=24), *[4000] * 10, 30)[-1] >= 12
+
+
+def test_short_newcomers_leave_a_long_prompt_half_of_an_equal_share():
+    assert shares(planner(chunk=80), 4000, *[30] * 7)[0] >= 5
 
 
 def test_a_row_that_others_wait_for_keeps_its_last_token():
@@ -71,14 +80,34 @@ def test_a_prompt_that_is_scored_goes_in_small_chunks():
     scored = prompt(logprobs=1, prompt_logprobs=True)
     rows = wanting(2000, 2000)
     rows[0] = replace(rows[0], spec=replace(rows[0].spec, prompt=scored))
-    moves = planner(chunk=1000).plan(rows, running=False)
+    moves = planner(chunk=1000, floor=1000).plan(rows, running=True)
     assert [move.tokens for move in moves] == [SCORED_CHUNK, 1000 - SCORED_CHUNK]
 
 
-def test_alone_the_chunk_is_the_limit():
-    busy = planner()
-    busy.measure(100, 1.0)
-    assert busy.budget(running=False) == 100
+def test_with_no_row_running_a_turn_is_short_all_the_same():
+    slow = planner(chunk=2048)
+    slow.measure(255, 5.0)
+    assert slow.budget(running=False) == QUIET_FLOOR
+
+
+def test_with_no_row_running_a_cheap_chunk_doubles_up_to_the_limit():
+    quick, budgets = planner(chunk=2048), []
+    for _ in range(5):
+        budgets.append(quick.budget(running=False))
+        quick.measure(budgets[-1] - 1, 0.0001)
+    assert budgets == [256, 512, 1024, 2048, 2048]
+
+
+def test_with_no_row_running_equal_prompts_are_cut_alike_though_the_price_wavers():
+    wavering, budgets = planner(chunk=2048), []
+    for seconds in (0.2, 0.23, 0.19, 0.22, 0.2):
+        wavering.measure(511, seconds)
+        budgets.append(wavering.budget(running=False))
+    assert budgets == [1024] * 5
+
+
+def test_with_no_row_running_the_limit_is_the_limit():
+    assert planner(chunk=100).budget(running=False) == 100
 
 
 def test_an_unknown_price_is_paid_carefully():
@@ -107,6 +136,18 @@ def test_the_price_follows_what_is_measured():
     assert 195 <= busy.budget(running=True) <= 200
 
 
+@settings(deadline=None)
+@given(
+    pending=st.lists(st.integers(2, 5000), min_size=1, max_size=12),
+    chunk=st.integers(12, 2000),
+)
+def test_nobody_gets_less_than_half_of_an_equal_share(pending, chunk):
+    plan = shares(planner(chunk=chunk, floor=chunk), *pending, running=True)
+    due = chunk // (2 * len(pending))
+    assert all(got >= min(want, max(1, due)) for want, got in zip(pending, plan, strict=True))
+
+
+@settings(deadline=None)
 @given(
     pending=st.lists(st.integers(1, 300), min_size=1, max_size=12),
     chunk=st.integers(1, 200),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slipstream.contracts.adapters import AdapterUse
 from slipstream.contracts.placement import Abilities, Needs
 from slipstream.contracts.row import CancelReason
 from slipstream.engine.prefixes import SHARE_LEAST, common_prefix, shared
@@ -148,7 +149,7 @@ def test_without_a_prefix_cache_nobody_waits():
     "other",
     [
         {"cache_salt": "another tenant"},
-        {"needs": Needs(adapters=("a",))},
+        {"needs": Needs(adapters=(AdapterUse("a"),))},
         {"logprobs": 1, "prompt_logprobs": True},
         {"ask": solo},
     ],

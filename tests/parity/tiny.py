@@ -134,10 +134,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(kind: str, seed: int = 0) -> nn.Module:
-    """A model of `kind` with random weights that make its logits differ by a few units."""
+def build(kind: str, seed: int = 0, **other: Any) -> nn.Module:
+    """A model of `kind` with random weights that make its logits differ by a few units.
+
+    `other` are fields of its configuration."""
     module = importlib.import_module(f"mlx_lm.models.{kind}")
-    config = {**_COMMON, "model_type": kind, **CONFIGS[kind]}
+    config = {**_COMMON, "model_type": kind, **CONFIGS[kind], **other}
     mx.random.seed(seed)
     model: nn.Module = module.Model(module.ModelArgs.from_dict(config))
     model.update(tree_map(_random, model.parameters()))

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+from array import array
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +15,15 @@ from typing import Any
 
 import httpx
 
-from slipstream.contracts.completion import Completion, Message
+from slipstream.contracts.adapters import AdapterInfo, AdapterReport, Mounted, check_name
+from slipstream.contracts.completion import Completion, Message, PromptSize
 from slipstream.contracts.delta import Delta, TextLogprob
-from slipstream.contracts.errors import Cancelled, SlipstreamError
+from slipstream.contracts.errors import Cancelled, InvalidRequest, NotFound, SlipstreamError
 from slipstream.contracts.model import ModelInfo
 from slipstream.contracts.placement import AUTOREGRESSIVE, Lane, Placement, Reason
-from slipstream.contracts.report import EngineStats, Flushed, Report, RowReport
+from slipstream.contracts.report import Embeddings, EngineStats, Flushed, Report, RowReport
 from slipstream.contracts.row import CancelReason, FinishReason
+from slipstream.contracts.sampling import Sampling
 from slipstream.contracts.trace import Hop, Moment
 from slipstream.serve.app import App
 from slipstream.serve.ports import State
@@ -28,6 +31,7 @@ from slipstream.serve.run import serve
 from slipstream.settings import Settings
 
 MODEL = "acme/tiny-1B"
+SAMPLED = {"temperature": 0.7, "top_p": 0.9}  # as if the model asked for it
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 GROUP = Placement(lane=Lane.GROUP, method=AUTOREGRESSIVE, reasons=())
@@ -92,6 +96,37 @@ class ScriptedRunning:
                 wait.cancel()
 
 
+class ScriptedAdapters:
+    """Takes any folder that has no "broken" in its name. `busy` are in use."""
+
+    def __init__(self) -> None:
+        self.mounted: dict[str, AdapterInfo] = {}
+        self.busy: set[str] = set()
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(sorted(self.mounted))
+
+    def listed(self) -> Sequence[AdapterReport]:
+        return [AdapterReport(self.mounted[n], int(n in self.busy)) for n in self.names]
+
+    async def mount(self, name: str, path: Path) -> Mounted:
+        check_name(name)
+        if "broken" in path.name:
+            raise InvalidRequest("It is broken.", param="path")
+        self.mounted[name] = AdapterInfo(
+            name=name, path=path, digest="d", method="lora", rank=8, targets=2, bytes=64
+        )
+        return Mounted(self.mounted[name])
+
+    async def unmount(self, name: str, *, when_idle: bool) -> AdapterInfo:
+        if name not in self.mounted:
+            raise NotFound("There is none.", param="name")
+        if name in self.busy and not when_idle:
+            raise InvalidRequest("It is in use.", param="name", code="adapter_in_use")
+        return self.mounted.pop(name)
+
+
 class ScriptedEngine:
     """Answers every completion with `script`. `refusal` is raised by the next `submit`, which
     waits for `compiled`."""
@@ -111,9 +146,11 @@ class ScriptedEngine:
         self.loaded = asyncio.Event()
         self.loaded.set()
         self.context = 4096
+        self.adapters = ScriptedAdapters()
         self.runnings: list[ScriptedRunning] = []
         self.counted: list[Completion] = []
         self.drains: list[float] = []
+        self.embedded: list[str | Sequence[int]] = []
         self.numbers = EngineStats()
         self.flushed = Flushed(written=3, bytes=1 << 20)
         self.info = ModelInfo(
@@ -147,17 +184,34 @@ class ScriptedEngine:
             prompt_tokens=7,
             cached_tokens=3,
             rows_peak=2,
-            seed=11,
+            sampling=Sampling.resolve(completion.sampling, SAMPLED, seed=11),
         )
         running = ScriptedRunning(completion, self.script, report)
         self.runnings.append(running)
         self.submitted.set()
         return running
 
-    def count_tokens(self, completion: Completion) -> int:
+    async def embed(
+        self, inputs: Sequence[str | Sequence[int]], *, dimensions: int | None = None
+    ) -> Embeddings:
+        """Of each input its length, its place and a third, two tokens an input."""
+        self.asked.set()
+        try:
+            await self.compiled.wait()
+        except asyncio.CancelledError:
+            self.given_up.set()
+            raise
+        if self.refusal is not None:
+            raise self.refusal
+        self.embedded = list(inputs)
+        vectors = [array("f", [len(one), place, 1 / 3]) for place, one in enumerate(inputs)]
+        report = Report(placement=GROUP, prompt_tokens=2 * len(inputs), rows_peak=2)
+        return Embeddings(vectors=[one[:dimensions].tobytes() for one in vectors], report=report)
+
+    def count_tokens(self, completion: Completion) -> PromptSize:
         """One for each character of each message."""
         self.counted.append(completion)
-        return sum(len(message["content"]) for message in completion.messages or ())
+        return PromptSize(sum(len(message["content"]) for message in completion.messages or ()))
 
     def tokenize(
         self,

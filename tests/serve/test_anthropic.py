@@ -245,7 +245,6 @@ async def test_what_changes_nothing_is_declared(client, engine):
     completion, body = await accepted(
         client,
         engine,
-        system=[{"type": "text", "text": "x-anthropic-billing-header: cch=1"}],
         messages=[
             {"role": "user", "content": [{"type": "text", "text": "a", "citations": []}]},
             {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}]},
@@ -263,7 +262,6 @@ async def test_what_changes_nothing_is_declared(client, engine):
         "tools[].max_uses",
         "metadata",
         "context_management",
-        "system[0]",
         "tools[web_search_20250305]",
     ]
 
@@ -325,6 +323,7 @@ async def test_claude_code_on_the_wire(engine):
         reply = await client.post(MESSAGES + "?beta=true", json=body, headers=headers)
     events = checked(reply.text)
     assert events[0]["message"]["model"] == "claude-sonnet-4-5"
-    assert events[-2]["slipstream"]["ignored"] == ["context_management", "metadata", "system[0]"]
-    assert engine.last.messages[0] == {"role": "system", "content": "You are."}
+    assert events[-2]["slipstream"]["ignored"] == ["context_management", "metadata"]
+    texts = [part["text"] for part in engine.last.messages[0]["content"]]
+    assert texts == ["x-anthropic-billing-header: cc_version=2; cch=77a;", "You are."]
     assert len(engine.last.tools) == 24

@@ -193,7 +193,7 @@ def test_turns_of_one_role_become_one():
         ]
     )
     assert found == [
-        says("user", "a\n\nbc"),
+        says("user", [text(one) for one in ("a", "\n\n", "b", "c")]),
         says("assistant", "de\n\nf", tool_calls=[called(1, {})]),
         says("tool", "g", tool_call_id="call_1"),
         says("user", "h"),

@@ -50,7 +50,19 @@ FIELDS = {
     "priority": ["x", 9, -3, 1.5, True],
     "service_tier": ["gold", 1],
     "cache_salt": [1, []],
-    "adapter": [1, [1], [{"scale": 1.0}], {}, ""],
+    "adapter": [
+        1,
+        [1],
+        [{"scale": 1.0}],
+        {},
+        "",
+        {"a": "x"},
+        {"": 1},
+        {"a": 101},
+        ["a", "a"],
+        [{"name": "a", "scale": -1e9}],
+        [str(i) for i in range(9)],
+    ],
     "draft": [1, ""],
     "model": [5, [], {}, True],
     "response_format": [
@@ -85,6 +97,8 @@ CHAT_FIELDS = {
     "chat_template_kwargs": ["x", []],
     "reasoning_effort": ["huge", 1],
     "modalities": [["text", "audio"], "text"],
+    "continue_final_message": ["yes", 1, True],
+    "add_generation_prompt": ["yes", 1, False],
     "audio": [{"voice": "x"}],
     "function_call": ["auto"],
     "tools": ["x", [5], [{"type": "function"}], [{"type": "function", "function": {}}]],
@@ -111,7 +125,6 @@ TEXT_FIELDS = {
 }
 # Good values of fields that this build refuses all the same.
 LATER = {
-    "adapter": ["a", [{"name": "a", "scale": 0.5}]],
     "draft": ["ngram", True],
 }
 MESSAGES = [
@@ -137,6 +150,9 @@ MESSAGES = [
     ("messages[0].content[0]", [user([{"type": "image_url", "image_url": {"url": "file:///x"}}])]),
     ("messages[0].content[0]", [user([{"type": "image_url"}])]),
     ("messages[0].content[1]", [user([{"type": "text", "text": "a"}, {"type": "input_audio"}])]),
+    ("messages[0].content[0].refusal", [user([{"type": "refusal", "text": "x"}])]),
+    ("messages[0].refusal", [{**user("x"), "refusal": "no"}]),
+    ("messages[0].refusal", [{"role": "assistant", "content": "x", "refusal": "no"}]),
     ("messages[0].name", [{**user("x"), "name": 5}]),
     ("messages[0].tool_calls", [{**user("x"), "tool_calls": calling()["tool_calls"]}]),
     ("messages[0].tool_calls", [{"role": "assistant", "content": "x", "tool_calls": "f"}]),
@@ -217,7 +233,9 @@ async def test_a_bad_message_is_named_to_the_point(client, param, messages):
 
 
 @pytest.mark.parametrize("raw", RAW.values(), ids=RAW.keys())
-@pytest.mark.parametrize("route", [CHAT, COMPLETIONS, RESPONSES, "/tokenize", "/detokenize"])
+@pytest.mark.parametrize(
+    "route", [CHAT, COMPLETIONS, RESPONSES, "/v1/embeddings", "/tokenize", "/detokenize"]
+)
 async def test_what_is_no_strict_json_object_is_refused(client, route, raw):
     reply = await client.post(route, content=raw, headers={"content-type": "application/json"})
     refused(reply, None)

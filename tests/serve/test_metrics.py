@@ -257,27 +257,51 @@ async def test_a_wrong_key_is_refused_before_its_route_is_known():
 async def test_ten_thousand_odd_requests_leave_few_labels(engine):
     app = App(engine, Settings())
     for number in range(10_000):
-        path = f"/v1/models/{number}" if number % 3 else f"/{number}/é\n"
-        method = ("GET", "POST", "DELETE", f"BREW{number}")[number % 4]
-        await app(*call(method, path))
+        await app(*odd(number))
     async with client_of(engine, app=app) as client:
         found = await samples(client)
+        asked = await client.get("/metrics", headers=OPENMETRICS)
+    assert [*openmetrics_families(asked.text)]
     counted = [dict(labels) for name, labels in found if name == "slipstream_requests_total"]
-    assert {labels["route"] for labels in counted} == {"other", "/v1/models/{name:path}"}
+    assert {labels["route"] for labels in counted} == {"other", "/v1/models/{name:path}", CHAT}
+    assert value(found, "slipstream_requests_total", route=CHAT, finish="stop") == 2000
+    assert sum(found[key] for key in found if key[0] == "slipstream_requests_total") == 10_000
     assert {labels["finish"] for labels in counted} <= FINISHES
     assert len(found) < 500
 
 
-def call(method, path):
+def odd(number):
+    """A request like no other: path, method, model, fields and headers are made up. Some are
+    answered, most are refused."""
+    name = f"{number}-é"
+    match number % 5:
+        case 0:
+            return call("POST", CHAT, chat(model=name, **{f"field_{number}": 1}))
+        case 1:
+            return call("POST", CHAT, chat(user=name, seed=number), ("x-request-id", name))
+        case 2:
+            return call("GET", f"/{name}\n", None, ("traceparent", name))
+        case _:
+            method = ("GET", "POST", "DELETE", f"BREW{number}")[number % 4]
+            return call(method, f"/v1/models/{name}")
+
+
+def call(method, path, body=None, *headers):
     """The scope, receive and send of a request whose answer nobody reads."""
+    media = [("content-type", "application/json")] if body is not None else []
+    sent = [(name.encode(), value.encode()) for name, value in (*headers, *media)]
+    left = [{"type": "http.request", "body": json.dumps(body).encode()}]
 
     async def receive():
-        return {"type": "http.request"}
+        if not left:
+            await asyncio.Event().wait()  # the client stays
+        return left.pop()
 
     async def send(message):
         """Forgets it."""
 
-    return {"type": "http", "method": method, "path": path, "headers": []}, receive, send
+    scope = {"type": "http", "method": method, "path": path, "headers": sent}
+    return scope, receive, send
 
 
 async def test_two_apps_share_no_numbers(client):

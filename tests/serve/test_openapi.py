@@ -22,6 +22,8 @@ BODIES = {
     f"POST {RESPONSES}": [{"input": "Hi"}, {"input": [{"role": "user", "content": "a"}]}, CODEX],
     "POST /v1/messages": [{**chat(), "model": MODEL, "max_tokens": 5}],
     "POST /v1/messages/count_tokens": [{**chat(), "model": MODEL}],
+    "POST /v1/embeddings": [{"input": "a"}, {"input": [[1], [2]], "encoding_format": "base64"}],
+    "POST /v1/adapters": [{"name": "sql", "path": "/x"}, {"name": "a", "path": "/x", "y": 1}],
     "POST /tokenize": [
         {"prompt": "a"},
         {**chat(), "return_token_strs": True},
@@ -55,8 +57,14 @@ async def path_of(client, path, engine):
         return path
     if path.startswith("/admin/rows"):
         return path.replace("{name}", await running(client, engine))
+    if path.startswith("/v1/adapters"):
+        await client.post("/v1/adapters", json={"name": "law", "path": "/x"})
+        return path.replace("{name}", "law")
     if path.startswith("/v1/models"):
         return path.replace("{name}", MODEL)
+    if path.startswith("/admin/traces"):
+        await client.post(CHAT, json=chat(), headers={"x-request-id": "mine"})
+        return path.replace("{name}", "mine")
     response = (await client.post(RESPONSES, json={"input": "Hi"})).json()
     return path.replace("{name}", response["id"])
 
@@ -117,7 +125,9 @@ async def test_every_operation_takes_and_gives_what_it_says(client, engine, desc
 
 async def test_answers_with_calls_and_reasoning_fit_too(client, engine, described):
     engine.script = CALLS
-    for path, body in ((CHAT, chat()), (RESPONSES, {"input": "Hi"})):
+    messages = "/v1/messages"
+    asked = ((CHAT, chat()), (RESPONSES, {"input": "Hi"}), (messages, chat(max_tokens=9)))
+    for path, body in asked:
         answer = (await client.post(path, json=body)).json()
         content = described["paths"][path]["post"]["responses"]["200"]["content"]
         fits(answer, content["application/json"]["schema"], described)

@@ -63,6 +63,33 @@ async def test_usage_adds_up(client):
     }
 
 
+async def test_a_body_says_how_its_tokens_were_drawn(client, engine):
+    _, body = await accepted(client, engine, presence_penalty=1.5)
+    assert (body["temperature"], body["top_p"]) == (0.7, 0.9)
+    assert "presence_penalty" not in body  # the official client's types have none
+
+
+async def test_penalties_are_told_to_whoever_reads_open_responses(client, engine):
+    client.headers["OpenResponses-Version"] = "latest"
+    _, body = await accepted(client, engine, presence_penalty=1.5)
+    assert (body["presence_penalty"], body["frequency_penalty"]) == (1.5, 0.0)
+
+
+@pytest.mark.parametrize("store", [None, True, False])
+async def test_a_body_says_whether_it_was_stored(client, engine, store):
+    client.headers["OpenResponses-Version"] = "latest"
+    _, body = await accepted(client, engine, store=store)
+    found = await client.get(f"{RESPONSES}/{body['id']}")
+    assert body["store"] is (found.status_code == 200) is (store is not False)
+
+
+async def test_a_tool_comes_back_with_all_its_fields(client, engine):
+    bare = {"type": "function", "name": "now"}
+    _, body = await accepted(client, engine, tools=[bare, {"type": "web_search"}])
+    whole = {**bare, "description": None, "parameters": None, "strict": None}
+    assert body["tools"] == [whole, {"type": "web_search"}]
+
+
 async def test_reasoning_text_and_calls_are_items_in_order(client, engine):
     engine.script = CALLS
     _, body = await accepted(client, engine, tools=[WEATHER])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slipstream.contracts.delta import Delta, ToolDelta
-from slipstream.contracts.errors import InvalidRequest, RowFault
+from slipstream.contracts.errors import InvalidRequest, OverBudget, RowFault
 from slipstream.contracts.row import FinishReason
 
 from .official import strict
@@ -30,6 +30,16 @@ PATCHED = Delta(
     ),
     tokens=2,
 )
+
+OPEN_FIELDS = {
+    *("id", "object", "created_at", "completed_at", "status", "incomplete_details", "model"),
+    *("previous_response_id", "instructions", "output", "error", "tools", "tool_choice"),
+    *("truncation", "parallel_tool_calls", "text", "top_p", "presence_penalty"),
+    *("frequency_penalty", "top_logprobs", "temperature", "reasoning", "usage"),
+    *("max_output_tokens", "max_tool_calls", "store", "background", "service_tier", "metadata"),
+    *("safety_identifier", "prompt_cache_key"),
+}
+"""What the Open Responses specification (2026-04-24) requires of every response object."""
 
 
 async def both(client, **fields):
@@ -92,6 +102,17 @@ def test_any_script_folds(before, called, after, finish):
     assert folded(events) == [told(item) for item in plain["output"]]
 
 
+async def test_every_response_object_has_what_the_specification_requires(client, engine):
+    client.headers["OpenResponses-Version"] = "latest"
+    engine.script = (*HELLO[:2], RowFault("step", "boom"))
+    broken = await client.post(RESPONSES, json={**BODY, "stream": True})
+    engine.script = HELLO
+    events, plain = await both(client)
+    told = [one["response"] for one in (*events, *streamed(broken.text)) if "response" in one]
+    assert len(told) == 6
+    assert [OPEN_FIELDS - one.keys() for one in (plain, *told)] == [set()] * 7
+
+
 async def test_the_last_event_is_named_for_the_end(client, engine):
     events, _ = await both(client)
     assert events[-1]["type"] == "response.completed"
@@ -113,6 +134,13 @@ async def test_a_fault_fails_the_response(client, engine, before, last, caplog):
     assert end["response"]["status"] == "failed"
     assert end["response"]["error"]["code"] == "server_error"
     assert ("boom" in end["response"]["error"]["message"]) == (last is not UNREADABLE)
+
+
+async def test_a_stream_says_whether_another_try_can_help(client, engine):
+    engine.script = (OverBudget("3 GB of 2 GB.", param="max_tokens"),)
+    reply = await client.post(RESPONSES, json={**BODY, "stream": True})
+    end = checked(streamed(reply.text))[-1]
+    assert end["response"]["error"] == {"code": "invalid_prompt", "message": "3 GB of 2 GB."}
 
 
 async def test_a_failed_response_is_not_stored(client, engine):

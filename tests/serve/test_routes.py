@@ -11,6 +11,7 @@ import pytest
 from slipstream.contracts import errors
 from slipstream.contracts.backend import Memory
 from slipstream.contracts.report import EngineStats, LaneStats
+from slipstream.serve.queries import MOST
 
 from .response_events import RESPONSES
 from .scripted import CHAT, COMPLETIONS, MODEL, ScriptedEngine, chat, client_of, served
@@ -21,6 +22,7 @@ ROUTES = {
     CHAT: "POST",
     COMPLETIONS: "POST",
     RESPONSES: "POST",
+    "/v1/embeddings": "POST",
     "/v1/models": "GET",
     f"/v1/models/{MODEL}": "GET",
     "/tokenize": "POST",
@@ -81,7 +83,9 @@ async def test_under_the_messages_route_errors_have_its_shape(client):
 @pytest.mark.parametrize(
     "media", ["text/xml", "text/plain", "application/x-www-form-urlencoded", ""]
 )
-@pytest.mark.parametrize("path", [CHAT, COMPLETIONS, RESPONSES, "/tokenize", "/detokenize"])
+@pytest.mark.parametrize(
+    "path", [CHAT, COMPLETIONS, RESPONSES, "/v1/embeddings", "/tokenize", "/detokenize"]
+)
 async def test_a_body_that_is_not_called_json_gets_415(client, path, media):
     reply = await client.post(path, content=b"{}", headers={"content-type": media})
     assert reply.status_code == 415
@@ -206,6 +210,8 @@ async def test_unknown_fields_of_the_token_routes_are_declared(client):
         ("/tokenize", {}, "prompt"),
         ("/tokenize", {"prompt": "a", "messages": []}, "prompt"),
         ("/tokenize", {"prompt": 5}, "prompt"),
+        ("/tokenize", {"prompt": "a" * (MOST + 1)}, "prompt"),
+        ("/detokenize", {"tokens": [97] * (MOST + 1)}, "tokens"),
         ("/tokenize", {"messages": []}, "messages"),
         ("/tokenize", {"prompt": "a", "add_special_tokens": 1}, "add_special_tokens"),
         ("/detokenize", {}, "tokens"),
@@ -325,6 +331,7 @@ MAP = [
     (errors.Unavailable("x"), 503, "service_unavailable_error"),
     (errors.RowFault("step", "x"), *FAULT),
     (errors.ForwardFault("x"), *FAULT),
+    (errors.OverBudget("x", param="max_tokens"), 400, "invalid_request_error"),
     (errors.ModelError("x"), *FAULT),
 ]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from slipstream.contracts.clock import MonotonicClock
@@ -266,3 +267,27 @@ async def test_two_runs_of_hello_differ_in_nothing_but_the_trace(engine):
     for answer in (ours, theirs):
         answer.pop("id"), answer.pop("created")
     assert ours == theirs
+
+
+class Away(SpanExporter):
+    """Of a collector that does not answer before it is `back`."""
+
+    def __init__(self):
+        self.back = threading.Event()
+
+    def export(self, spans):
+        self.back.wait()
+        return SpanExportResult.FAILURE
+
+    def shutdown(self):
+        self.back.wait()
+
+
+def test_a_collector_that_is_away_does_not_hold_up_the_end(caplog):
+    away = Away()
+    otlp = Otlp(away, MonotonicClock())
+    otlp.record(request())
+    otlp.close()
+    assert not away.back.is_set()
+    assert "did not take the last spans" in caplog.text
+    away.back.set()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from slipstream.contracts.adapters import AdapterUse
 from slipstream.contracts.completion import Completion, GrammarText
 from slipstream.contracts.errors import ContextExceeded, InvalidRequest, ModelError
 from slipstream.contracts.model import ModelInfo
@@ -208,10 +209,12 @@ async def test_ends_cannot_be_ignored_where_a_form_ends_the_answer():
 
 def test_what_the_device_must_know_is_in_the_prompt():
     prepared = preparer().prepare(
-        asks(lane="solo", adapters=(("sql", 1.0),), priority=2, cache_salt="t", logprobs=3)
+        asks(
+            lane="solo", adapters=(AdapterUse("sql", 0.5),), priority=2, cache_salt="t", logprobs=3
+        )
     )
     prompt = prepared.prompt
-    assert prompt.needs.solo and prompt.needs.adapters == ("sql",)
+    assert prompt.needs.solo and prompt.needs.adapters == (AdapterUse("sql", 0.5),)
     assert (prompt.priority, prompt.cache_salt, prompt.logprobs) == (2, "t", 3)
 
 
@@ -274,3 +277,27 @@ def test_a_generation_config_that_makes_no_sense_is_a_model_error(bad):
 
 def test_a_seed_that_is_made_here_survives_a_client_that_counts_in_doubles():
     assert all(int(float(seed)) == seed for seed in (fresh_seed() + 1 for _ in range(200)))
+
+
+CLIENT_LINE = ({"role": "system", "content": "x-anthropic-billing-header: cch=1;\nBe brief."}, *HI)
+
+
+def test_what_changes_nothing_with_this_template_is_declared():
+    found = preparer().prepare(asks(messages=CLIENT_LINE, template_kwargs={"tone": "warm"}))
+    assert found.ignored == ("chat_template_kwargs.tone", "x-anthropic-billing-header")
+    assert "billing" not in BYTES.decode(found.prompt.ids)
+
+
+def test_and_refused_where_the_request_must_be_applied_whole():
+    refused(
+        "reasoning_effort", messages=HI, template_kwargs={"reasoning_effort": "low"}, strict=True
+    )
+    refused("chat_template_kwargs.tone", messages=HI, template_kwargs={"tone": "x"}, strict=True)
+    refused("x-anthropic-billing-header", messages=CLIENT_LINE, strict=True)
+    preparer().prepare(asks(messages=HI, strict=True))
+
+
+def test_a_client_line_that_is_kept_is_nothing_to_declare():
+    kept = preparer(keep_volatile_line=True).prepare(asks(messages=CLIENT_LINE, strict=True))
+    assert kept.ignored == ()
+    assert "billing" in BYTES.decode(kept.prompt.ids)

@@ -12,6 +12,7 @@ from slipstream.contracts.row import FinishReason
 
 from .test_chat import answers, say, settings
 from .test_dashboard import BUSY, ROW, ROWS
+from .test_watching import TRACE, watched
 
 AXE = (Path(__file__).parent / "vendor" / "axe.js").read_text("utf-8")
 RULES = "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})"
@@ -48,6 +49,16 @@ def test_the_dashboard_has_no_faults(page: Page, served, scheme: str):
     page.route(ROWS, lambda route: route.fulfill(json={"rows": [ROW]}))
     page.get_by_role("link", name="Dashboard").click()
     expect(page.locator("rect")).to_have_count(1)
+    assert faults(page) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_trace_has_no_faults(page: Page, scheme: str):
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    watched(page)
+    page.get_by_role("link", name="Dashboard").click()
+    page.get_by_title(f"Trace of {TRACE['id']}").click()
+    expect(page.get_by_role("dialog").locator(".waterfall tbody tr")).to_have_count(4)
     assert faults(page) == []
 
 

@@ -91,9 +91,17 @@ def test_memory_is_a_bar_of_kinds_against_the_budget(board: Page):
 def test_prefixes_placements_endings_and_drafts_are_there(board: Page):
     expect(card(board, "Prefix cache")).to_contain_text("75 % of 40 prompts found something")
     expect(card(board, "Placements").locator("li")).to_have_text(
-        ["group: nothing against it40", "lane_requested2"]
+        [
+            "group shares every step with the others40",
+            "lane_requested the request asked for the solo lane2",
+        ]
     )
-    expect(card(board, "How answers ended").locator("li")).to_have_text(["stop30", "length7"])
+    expect(card(board, "How answers ended").locator("li")).to_have_text(
+        [
+            "stop the model was done, or met a stop text30",
+            "length the longest answer or the context was used up7",
+        ]
+    )
     expect(card(board, "Speculation")).to_contain_text("61, 61 %")
 
 

@@ -25,5 +25,5 @@ def test_the_starter_answers_and_the_dashboard_counts_it(visit, tmp_path):
         expect(line).to_contain_text(re.compile(r"group.*tok/s · \d tokens"), timeout=LOAD)
         page.get_by_role("link", name="Dashboard").click()
         expect(card(page, "Generating")).to_contain_text(re.compile(r"[1-9] tokens so far"))
-        expect(card(page, "Placements")).to_contain_text("group: nothing against it1")
+        expect(card(page, "Placements")).to_contain_text("group shares every step with the others1")
         expect(card(page, "Live rows")).to_contain_text("No row runs.")

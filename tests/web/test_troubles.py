@@ -100,6 +100,6 @@ def test_a_key_is_asked_for_once_in_a_tab(visit):
 def test_a_model_that_still_loads_is_told(page: Page, served):
     served.engine.state = "loading"
     page.reload()
-    expect(page.get_by_role("status").first).to_contain_text("The server cannot answer now.")
+    expect(page.get_by_role("status").first).to_contain_text("The model is still loading.")
     served.engine.state = "ready"
     expect(page.get_by_label("Model")).to_have_value("acme/tiny-1B")

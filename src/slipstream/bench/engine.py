@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from slipstream.backends.mlx.boot import boot
-from slipstream.bench.client import stream
 from slipstream.bench.marks import Marks, decode_rate, first_token_ms
-from slipstream.contracts.backend import Backend
-from slipstream.contracts.errors import Fault
+from slipstream.bench.processes import served
+from slipstream.bench.target import OURS, Target
+from slipstream.bench.texts import user
+from slipstream.contracts.backend import Adapting
 from slipstream.contracts.model import ModelInfo
 from slipstream.library import Engine
 from slipstream.settings import Settings
 
-QUESTION = "Write a long story about a river, a mountain and the sea. " * 3
-SERVE = "from slipstream.cli.main import main; main()"
+QUESTIONS = (user("Write a long story about a river, a mountain and the sea. " * 3),)
 SKEWED = (4000, *[64] * 7)
 
 
@@ -56,12 +54,12 @@ class Bench:
             skew = await engine.run_exclusive(self._skewed, "bench")
         return rows, skew
 
-    def _load(self, *arguments: Any) -> Backend:
+    def _load(self, *arguments: Any) -> Adapting:
         self._backend = boot(*arguments)
         return self._backend
 
     async def _batch(self, engine: Engine, url: str, batch: int) -> dict[str, float]:
-        length = len(engine.tokenize(messages=self._body["messages"], add_special_tokens=True))
+        length = len(engine.tokenize(messages=QUESTIONS, add_special_tokens=True))
         await self._asked(engine, batch)  # warms both
         raws, engines, servers, firsts = [], [], [], []
         for _ in range(self._plan.rounds):
@@ -69,7 +67,9 @@ class Bench:
                 batch / await engine.run_exclusive(partial(self._raw, batch, length), "bench")
             )
             engines.append(decode_rate(await self._asked(engine, batch)))
-            streams = await asyncio.gather(*(stream(url, self._body) for _ in range(batch)))
+            server = Target(OURS, url, {"ignore_eos": True})
+            asking = (server.ask(QUESTIONS, self._plan.steps) for _ in range(batch))
+            streams = [answer.marks for answer in await asyncio.gather(*asking)]
             servers.append(decode_rate(streams))
             firsts.append(first_token_ms(streams))
         return {
@@ -82,22 +82,13 @@ class Bench:
             "ttft_ms": statistics.median(firsts),
         }
 
-    @property
-    def _body(self) -> dict[str, Any]:
-        return {
-            "messages": [{"role": "user", "content": QUESTION}],
-            "max_tokens": self._plan.steps,
-            "temperature": 0,
-            "ignore_eos": True,
-        }
-
     async def _asked(self, engine: Engine, batch: int) -> list[Marks]:
         return await asyncio.gather(*(self._one(engine) for _ in range(batch)))
 
     async def _one(self, engine: Engine) -> Marks:
-        fields = {**self._body}
         marks = Marks(time.perf_counter())
-        async for delta in engine.stream(fields.pop("messages"), **fields):
+        fields = {"max_tokens": self._plan.steps, "temperature": 0, "ignore_eos": True}
+        async for delta in engine.stream(QUESTIONS, **fields):
             marks.pieces.append((time.perf_counter(), delta.tokens))
         return marks
 
@@ -122,25 +113,3 @@ class Bench:
             }
             for name, skew in skews.items()
         }
-
-
-@asynccontextmanager
-async def served(settings: Settings) -> AsyncIterator[str]:
-    """A server of the same model in a process of its own; gives its chat address."""
-    assert settings.model is not None
-    arguments = ["serve", settings.model, "--port", "0", "--batch", str(settings.batch)]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SERVE, *arguments, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    try:
-        async for line in process.stdout:
-            if line.startswith(b"Ready"):
-                yield line.decode().split()[-1] + "/v1/chat/completions"
-                break
-        else:
-            raise Fault("The server did not start; its message stands above.")
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import statistics
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
 from slipstream.bench.marks import Marks
-from slipstream.bench.peers import Answer, Target, targets
+from slipstream.bench.peers import targets
 from slipstream.bench.report import Row
+from slipstream.bench.target import Answer, Target
 from slipstream.bench.texts import Texts, user
 from slipstream.contracts.model import ModelInfo
 from slipstream.text.tokenizer import Tokenizer
@@ -24,7 +24,6 @@ FEW = 4  # tokens of an answer of which only the first counts
 SETTLED = 8  # tokens of every stream before the clock is read
 LATER = 0.2  # seconds from the long prompts to the short one
 LIMIT = 900.0  # seconds: a round that takes longer is stuck
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +49,15 @@ class Round:
     newcomer: float  # first token of the short prompt
 
 
-async def run(info: ModelInfo, plan: Plan, *, peer: bool) -> list[Row]:
+async def run(
+    info: ModelInfo, plan: Plan, *, peer: bool, progress: Callable[[str], None]
+) -> list[Row]:
     """A row for each server, medians over the rounds, in which servers take turns."""
     tokenizer = Tokenizer.load(info.path)
     found: dict[str, list[Round]] = {}
     async with targets(info, plan.streams + plan.longs + 1, peer=peer) as servers:
         for number, server in product(range(plan.rounds), servers):
-            log.info("round %d: %s", number + 1, server.name)
+            progress(f"round {number + 1} of {plan.rounds}: {server.name}")
             async with asyncio.timeout(LIMIT):
                 one = await measured(server, plan, Texts(tokenizer, seed=number))
             found.setdefault(server.name, []).append(one)

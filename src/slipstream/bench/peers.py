@@ -1,4 +1,4 @@
-"""Servers that a bench asks: ours, and `mlx_lm.server` beside it on the same weights.
+"""The servers that others run, started beside ours on the same weights.
 
 It knows how they start and what their requests need; no workload.
 """
@@ -6,154 +6,200 @@ It knows how they start and what their requests need; no workload.
 from __future__ import annotations
 
 import asyncio
-import json
-import socket
+import os
+import shutil
 import sys
 import time
-import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
-from slipstream.bench.client import events
-from slipstream.bench.engine import served
-from slipstream.bench.marks import Marks
+from slipstream.backends.mlx.device import load_blas, open_device
+from slipstream.bench.processes import STARTING, child, free_port, logged, served
 from slipstream.bench.report import Row
-from slipstream.contracts.errors import Fault
+from slipstream.bench.target import OURS, Target
+from slipstream.contracts.errors import Fault, UsageError
 from slipstream.contracts.model import ModelInfo
 from slipstream.settings import Settings
 
 ROUTE = "/v1/chat/completions"
-PEER = (
-    "from slipstream.backends.mlx.device import load_blas; load_blas()\n"
-    "from mlx_lm.server import main; main()"
-)
-OURS, THEIRS = "slipstream", "mlx_lm.server"
-STARTING = 120.0  # seconds until a peer must answer
-
-
-@dataclass(slots=True)
-class Answer:
-    """When its pieces came, its text, and what the server counted. `moved` is set by each piece."""
-
-    marks: Marks
-    moved: asyncio.Event = field(default_factory=asyncio.Event)
-    text: str = ""
-    prompt: int = 0
-    cached: int = 0
-
-    @property
-    def ttft_ms(self) -> float:
-        return (self.marks.first - self.marks.asked) * 1000
+MLX_LM, MLX_VLM, LLAMA = "mlx_lm.server", "mlx_vlm.server", "llama.cpp"
+LLAMA_SERVER = "llama-server"
+LLAMA_CONTEXT = 4096  # tokens of each of its slots
+BLAS = "import ctypes, sys; ctypes.CDLL(sys.argv.pop(1), mode=ctypes.RTLD_GLOBAL)\n"
+RUN = "import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+FOUND = "import importlib.util as u; raise SystemExit(u.find_spec({module!r}) is None)"
+# The package embeds llama.cpp's own HTTP server, and has no command line of its own.
+EMBEDDED = """
+import signal, sys, xllamacpp
+wanted = xllamacpp.CommonParams()
+wanted.model.path, wanted.verbosity = sys.argv[1], 1
+wanted.port, wanted.n_parallel, wanted.n_ctx, wanted.cpuparams.n_threads = map(int, sys.argv[2:])
+server = xllamacpp.Server(wanted)
+signal.pause()
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A running server. `more` makes its answers go on past an end; `salted`: a request can be
-    kept out of its prefix cache."""
+class Setting:
+    """What each peer may need to know. `python`: the interpreter that has those installed that we
+    do not depend on."""
 
-    name: str
-    url: str
-    more: Mapping[str, Any] = field(default_factory=dict)
-    salted: bool = False
-
-    async def ask(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tokens: int,
-        *,
-        alone: bool = False,
-        answer: Answer | None = None,
-    ) -> Answer:
-        """One streamed answer of `tokens` tokens, written into `answer` as it comes.
-
-        `alone`: it shares no prefix with any other. Raises Fault when it breaks off."""
-        answer = answer or Answer(Marks(0.0))
-        body = {
-            "messages": messages,
-            "max_tokens": tokens,
-            "temperature": 0,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            **self.more,
-        }
-        if alone:
-            assert self.salted
-            body["cache_salt"] = uuid.uuid4().hex
-        answer.marks.asked = time.perf_counter()
-        async for data in events(self.url, body):
-            if data == "[DONE]":
-                return answer
-            _take(answer, json.loads(data))
-        raise Fault(f"{self.name}: the stream ended without [DONE].")
+    folder: Path  # the weights
+    gguf: Path | None  # the same for llama.cpp
+    python: str
+    blas: str | None
+    rows: int
+    threads: int
+    eos_ids: Sequence[int]
 
 
-def _take(answer: Answer, chunk: Mapping[str, Any]) -> None:
-    for choice in chunk.get("choices") or ():
-        if text := choice.get("delta", {}).get("content"):
-            answer.marks.pieces.append((time.perf_counter(), 1))
-            answer.text += text
-            answer.moved.set()
-    if usage := chunk.get("usage"):
-        answer.prompt = usage["prompt_tokens"]
-        details = usage.get("prompt_tokens_details") or {}
-        answer.cached = details.get("cached_tokens") or 0
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """`module` must be installed for it. `command` gets a port; `more` goes into each body."""
+
+    module: str
+    command: Callable[[Setting, int], Sequence[str]]
+    more: Callable[[Setting], Mapping[str, Any]]
 
 
-def ratios(rows: Sequence[Row], by: Sequence[str]) -> list[Row]:
-    """Times of theirs over times of ours, for rows that agree in the columns `by`."""
-    ours = {tuple(row[name] for name in by): row for row in rows if row["server"] == OURS}
-    made: list[Row] = []
-    for row in rows:
-        same = ours.get(tuple(row[name] for name in by))
-        if row["server"] == THEIRS and same is not None:
-            times = [name for name in row if name.endswith("_ms")]
-            made.append(
-                {name: row[name] for name in by}
-                | {name.removesuffix("_ms"): _over(row[name], same[name]) for name in times}
-            )
-    return made
+def _mlx(module: str, *arguments: str) -> Callable[[Setting, int], Sequence[str]]:
+    def command(setting: Setting, port: int) -> Sequence[str]:
+        code, first = RUN.format(module=module), []
+        if setting.blas is not None:
+            code, first = BLAS + code, [setting.blas]
+        place = ("--model", str(setting.folder), "--port", str(port))
+        return [_interpreter(module, setting.python), "-c", code, *first, *place, *arguments]
+
+    return command
 
 
-def _over(theirs: float | int | str, ours: float | int | str) -> float:
-    return float(theirs) / float(ours)
+def _interpreter(module: str, python: str) -> str:
+    return sys.executable if module.startswith("mlx_lm") else python
+
+
+def _llama(setting: Setting, port: int) -> Sequence[str]:
+    context = LLAMA_CONTEXT * setting.rows
+    if program := shutil.which(LLAMA_SERVER):
+        place = (program, "-m", str(setting.gguf), "--port", str(port))
+        sizes = ("-np", setting.rows, "-c", context, "-t", setting.threads)
+        return [*place, *map(str, sizes), "--log-verbosity", "1"]
+    numbers = (port, setting.rows, context, setting.threads)
+    return [setting.python, "-c", EMBEDDED, str(setting.gguf), *map(str, numbers)]
+
+
+def _no_end(setting: Setting) -> Mapping[str, Any]:
+    """For servers without `ignore_eos`: the ending tokens are made impossible instead."""
+    return {"logit_bias": {str(token): -100 for token in setting.eos_ids}}
+
+
+def _model_too(setting: Setting) -> Mapping[str, Any]:
+    return {**_no_end(setting), "model": str(setting.folder)}
+
+
+PEERS: Mapping[str, Peer] = MappingProxyType(
+    {
+        MLX_LM: Peer("mlx_lm", _mlx("mlx_lm.server", "--log-level", "WARNING"), _no_end),
+        MLX_VLM: Peer(
+            "mlx_vlm",
+            _mlx("mlx_vlm.server", "--host", "127.0.0.1", "--log-level", "WARNING"),
+            _model_too,
+        ),
+        LLAMA: Peer("xllamacpp", _llama, lambda _setting: {"ignore_eos": True}),
+    }
+)
+HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        MLX_LM: "Install mlx-lm, or name an interpreter that has it with --python.",
+        MLX_VLM: "Install mlx-vlm, or name an interpreter that has it with --python.",
+        LLAMA: "Put llama-server on PATH or install xllamacpp (see --python), and name the file "
+        "of the same weights with --gguf.",
+    }
+)
+
+
+async def installed(name: str, python: str) -> bool:
+    """Whether the peer can be started here."""
+    if name == LLAMA and shutil.which(LLAMA_SERVER):
+        return True
+    module = PEERS[name].module
+    code = FOUND.format(module=module)
+    async with child(_interpreter(module, python), "-c", code) as process:
+        return await process.wait() == 0
+
+
+async def choose(
+    wanted: Sequence[str], python: str, gguf: Path | None, *, note: Callable[[str], None]
+) -> list[str]:
+    """The peers `wanted`, each of which must be here; without any, those that are here.
+
+    Raises UsageError."""
+    if unknown := [name for name in wanted if name not in PEERS]:
+        raise UsageError(f"--peer {unknown[0]}: choose from {', '.join(PEERS)}.")
+    missing = {name for name in wanted or PEERS if not await installed(name, python)}
+    if gguf is None:
+        missing.add(LLAMA)
+    for name in missing.intersection(wanted):
+        raise UsageError(f"--peer {name}: {HINTS[name]}")
+    for name in missing.difference(wanted):
+        note(f"Left out: {name}. {HINTS[name]}")
+    return [name for name in wanted or PEERS if name not in missing]
 
 
 @asynccontextmanager
-async def targets(info: ModelInfo, batch: int, *, peer: bool) -> AsyncIterator[list[Target]]:
-    """Ours, and with `peer` mlx_lm.server too, warm, on one folder of weights.
+async def targets(
+    info: ModelInfo,
+    batch: int,
+    *,
+    peer: bool = False,
+    names: Sequence[str] = (),
+    gguf: Path | None = None,
+    python: str = sys.executable,
+) -> AsyncIterator[list[Target]]:
+    """Ours, and the peers `names` (with `peer`, mlx_lm.server), warm, on one folder of weights.
 
-    Where ours would widen the weights at load, both get the widened ones."""
-    with _weights(info, peer=peer) as folder:
-        settings = Settings(model=str(folder), batch=batch)
-        async with served(settings) as url:
-            found = [Target(OURS, url, {"ignore_eos": True}, salted=True)]
-            if not peer:
-                yield await _warm(found)
-                return
-            ends = {str(token): -100 for token in info.eos_ids}
-            async with _peer(folder) as theirs:
-                found.append(Target(THEIRS, theirs, {"logit_bias": ends}))
-                yield await _warm(found)
+    Where ours would widen the weights at load, all MLX servers get the widened ones."""
+    names = [MLX_LM] if peer else names
+    blas = load_blas().path if names else None
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(_weights(info)) if names else info.path
+        url = await stack.enter_async_context(served(Settings(model=str(folder), batch=batch)))
+        found = [Target(OURS, url, {"ignore_eos": True}, salted=True)]
+        setting = Setting(folder, gguf, python, blas, batch, os.cpu_count() or 1, info.eos_ids)
+        for name in names:
+            found.append(await stack.enter_async_context(_started(name, setting)))
+        for target in found:
+            await _warm(target)
+        yield found
 
 
-async def _warm(found: list[Target]) -> list[Target]:
-    for target in found:
-        await target.ask([{"role": "user", "content": "Hello"}], 4)
-    return found
+@asynccontextmanager
+async def _started(name: str, setting: Setting) -> AsyncIterator[Target]:
+    peer, port = PEERS[name], free_port()
+    async with logged(name, peer.command(setting, port), port):
+        yield Target(name, f"http://127.0.0.1:{port}{ROUTE}", peer.more(setting))
+
+
+async def _warm(target: Target) -> None:
+    """One answer; a server that listens may still load for a while."""
+    until = time.monotonic() + STARTING
+    while True:
+        try:
+            await target.ask([{"role": "user", "content": "Hello"}], 4)
+        except Fault as fault:
+            if fault.code != "status 503" or time.monotonic() > until:
+                raise
+            await asyncio.sleep(0.2)
+        else:
+            return
 
 
 @contextmanager
-def _weights(info: ModelInfo, *, peer: bool) -> Iterator[Path]:
-    if not peer:
-        yield info.path
-        return
-    from slipstream.backends.mlx.device import load_blas, open_device
-
-    load_blas()
+def _weights(info: ModelInfo) -> Iterator[Path]:
     device = open_device()
     if not device.is_cpu:
         yield info.path
@@ -165,31 +211,21 @@ def _weights(info: ModelInfo, *, peer: bool) -> Iterator[Path]:
         yield Path(folder)
 
 
-@asynccontextmanager
-async def _peer(folder: Path) -> AsyncIterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PEER, "--model", str(folder), "--port", str(port)),
-        *("--log-level", "WARNING"),
-    )
-    try:
-        await _answering(process, port)
-        yield f"http://127.0.0.1:{port}{ROUTE}"
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+def ratios(rows: Sequence[Row], by: Sequence[str]) -> list[Row]:
+    """Times of theirs over times of ours, for rows that agree in the columns `by`."""
+    ours = {tuple(row[name] for name in by): row for row in rows if row["server"] == OURS}
+    made: list[Row] = []
+    for row in rows:
+        same = ours.get(tuple(row[name] for name in by))
+        if row["server"] == MLX_LM and same is not None:
+            times = [name for name in row if name.endswith("_ms")]
+            made.append(
+                {name: row[name] for name in by}
+                | {name.removesuffix("_ms"): _over(row[name], same[name]) for name in times}
+            )
+    return made
 
 
-async def _answering(process: asyncio.subprocess.Process, port: int) -> None:
-    until = time.monotonic() + STARTING
-    while time.monotonic() < until and process.returncode is None:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            await asyncio.sleep(0.2)
-            continue
-        writer.close()
-        return
-    raise Fault(f"{THEIRS} did not start; its message stands above.")
+def _over(theirs: float | int | str | None, ours: float | int | str | None) -> float:
+    assert theirs is not None and ours is not None
+    return float(theirs) / float(ours)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from slipstream.bench.peers import Answer, Target, targets
-from slipstream.bench.report import Row
+from slipstream.bench.peers import targets
+from slipstream.bench.report import Row, line
+from slipstream.bench.target import Answer, Target
 from slipstream.bench.texts import Texts, assistant, system, user
 from slipstream.contracts.model import ModelInfo
 from slipstream.text.tokenizer import Tokenizer
 
 WITHIN = 0.05  # seconds in which all agents arrive
 FEW = 4  # tokens of an answer of which only the first counts
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,27 +42,47 @@ class Found:
     repeats: list[Row]
 
 
-async def run(info: ModelInfo, plan: Plan, *, peer: bool) -> Found:
-    """All of it, several rounds, the servers and the ways interleaved; medians."""
+async def run(
+    info: ModelInfo,
+    plan: Plan,
+    *,
+    peer: bool,
+    rows: Callable[[str], None],
+    progress: Callable[[str], None],
+) -> Found:
+    """All of it, several rounds, the servers and the ways interleaved; medians.
+
+    `rows` gets what each round measured, as it comes."""
     tokenizer = Tokenizer.load(info.path)
     agents: dict[tuple[str, str], list[Burst]] = {}
     turns: dict[tuple[str, str], list[list[Answer]]] = {}
     repeats: dict[tuple[str, int], list[tuple[Answer, Answer]]] = {}
     async with targets(info, plan.agents, peer=peer) as servers:
         for number, server in product(range(plan.rounds), servers):
-            log.info("round %d: %s", number + 1, server.name)
+            progress(f"round {number + 1} of {plan.rounds}: {server.name}")
             texts = Texts(tokenizer, seed=number)
             for way, alone in ways(server):
                 key = server.name, way
                 agents.setdefault(key, []).append(await burst(server, plan, texts, alone))
+                rows(_said("agents", *key, burst_cells(agents[key][-1:])))
                 turns.setdefault(key, []).append(await conversation(server, plan, texts, alone))
+                rows(_said("last turn", *key, turn_rows(*key, turns[key][-1:])[-1]))
             for length in plan.lengths:
                 pair = await repeated(server, texts, length)
                 repeats.setdefault((server.name, length), []).append(pair)
+                rows(_said("repeat", server.name, str(length), repeat_cells([pair])))
     return Found(
         [{"server": s, "cache": way, **burst_cells(b)} for (s, way), b in agents.items()],
         [row for (s, way), chats in turns.items() for row in turn_rows(s, way, chats)],
         [{"server": s, "tokens": n, **repeat_cells(p)} for (s, n), p in repeats.items()],
+    )
+
+
+def _said(what: str, server: str, way: str, cells: Row) -> str:
+    named = ("server", "cache")
+    return line(
+        {"what": what, "server": server, "way": way}
+        | {name: value for name, value in cells.items() if name not in named}
     )
 
 

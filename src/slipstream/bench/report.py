@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-Row = Mapping[str, float | int | str]
+Row = Mapping[str, float | int | str | None]
 
 
 def render(rows: Sequence[Row]) -> str:
@@ -23,7 +23,14 @@ def render(rows: Sequence[Row]) -> str:
     )
 
 
-def spoken(value: float | int | str) -> str:
+def line(row: Row) -> str:
+    """One row by itself, as it comes: name=value."""
+    return "  ".join(f"{name}={spoken(value)}" for name, value in row.items())
+
+
+def spoken(value: float | int | str | None) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
     return str(value)

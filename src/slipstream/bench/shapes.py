@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from slipstream.backends.mlx.device import open_device
 from slipstream.bench.marks import Marks, decode_rate
 from slipstream.contracts.completion import GrammarText
 from slipstream.contracts.model import ModelInfo
@@ -102,7 +103,7 @@ async def stages(info: ModelInfo, rows: int) -> list[dict[str, float | str]]:
         def job() -> dict[str, float]:
             from slipstream.backends.mlx.stages import stage_seconds  # imports mlx
 
-            return stage_seconds(rows, info.vocab_size, can_wait=True)
+            return stage_seconds(rows, info.vocab_size, can_wait=open_device().is_cpu)
 
         found = await engine.run_exclusive(job, "bench")
     base = found["greedy"]

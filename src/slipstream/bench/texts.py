@@ -1,4 +1,4 @@
-"""Texts of a given length in tokens, no two of which begin alike."""
+"""Texts of a given length, no two of which begin alike."""
 
 from __future__ import annotations
 
@@ -12,6 +12,17 @@ WORDS = (
     *("morning", "silver", "copper", "question", "market", "winter", "journey", "village"),
 )
 Message = Mapping[str, str]
+
+
+class Words:
+    """Texts by their number of words, for servers whose tokenizer is not known."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+
+    def of(self, count: int) -> str:
+        head = f"Case {self.chance.getrandbits(40)}:"
+        return " ".join([head, *self.chance.choices(WORDS, k=max(1, count - 1))])
 
 
 class Texts:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipstream.cli import opening
+from slipstream.cli import bench_load, opening
 from slipstream.cli.terminal import guarded
 
 if TYPE_CHECKING:
@@ -32,6 +31,11 @@ def app() -> typer.Typer:
     made.command("fairness")(guarded(fairness))
     made.command("mixed")(guarded(mixed))
     made.command("sampler")(guarded(sampler))
+    made.command("adapters")(guarded(adapters))
+    made.command("kv")(guarded(kv))
+    made.command("tracing")(guarded(tracing))
+    made.command("serve")(guarded(bench_load.serve))
+    made.command("peers")(guarded(bench_load.peers))
     return made
 
 
@@ -44,11 +48,12 @@ def engine(
     """The raw loop, the engine and the server, at several batch sizes."""
     info = opening.model(model)
 
+    from slipstream.bench import processes
     from slipstream.bench.engine import Bench, Plan
     from slipstream.bench.report import finish, render
 
     plan = Plan(batches=batch or (1, 4, 8, 16), steps=steps, rounds=rounds)
-    rows, skew = asyncio.run(Bench(info, plan).run())
+    rows, skew = processes.run(Bench(info, plan).run())
     if skew:
         typer.echo("One row of 4,000 tokens and seven of 64, and what a join and a leave add:")
         typer.echo(render([{"how": name, **cells} for name, cells in skew.items()]))
@@ -59,11 +64,12 @@ def prefix(model: Model = None, rounds: Rounds = 3, peer: Peer = False) -> None:
     """What the prefix cache saves: agents with one prefix, a chat, repeated prompts."""
     info = opening.model(model)
 
-    from slipstream.bench import peers
+    from slipstream.bench import peers, processes
     from slipstream.bench.prefix import Plan, run
     from slipstream.bench.report import finish, render
 
-    found = asyncio.run(run(info, Plan(rounds=rounds), peer=peer))
+    plan = Plan(rounds=rounds)
+    found = processes.run(run(info, plan, peer=peer, rows=typer.echo, progress=bench_load.progress))
     typer.echo("Repeated prompts:\n" + render(found.repeats))
     typer.echo("A chat:\n" + render(found.turns))
     against = {
@@ -81,11 +87,12 @@ def fairness(model: Model = None, rounds: Rounds = 3, peer: Peer = False) -> Non
     """What long prompts do to running streams, and to a short one that comes last."""
     info = opening.model(model)
 
-    from slipstream.bench import peers
+    from slipstream.bench import peers, processes
     from slipstream.bench.fairness import Plan, run
     from slipstream.bench.report import finish
 
-    rows = asyncio.run(run(info, Plan(rounds=rounds), peer=peer))
+    plan = Plan(rounds=rounds)
+    rows = processes.run(run(info, plan, peer=peer, progress=bench_load.progress))
     against = {"fairness": peers.ratios(rows, ())}
     show_ratios(against)
     finish("fairness", rows, sys.stdout, ratios=against)
@@ -108,10 +115,26 @@ def mixed(
     """Sixteen rows of all shapes against sixteen plain ones, and each shape alone."""
     info = opening.model(model)
 
-    from slipstream.bench import shapes
+    from slipstream.bench import processes, shapes
     from slipstream.bench.report import finish
 
-    finish("mixed", asyncio.run(shapes.mixed(info, steps, rounds)), sys.stdout)
+    finish("mixed", processes.run(shapes.mixed(info, steps, rounds)), sys.stdout)
+
+
+def tracing(
+    model: Model = None,
+    rounds: Annotated[int, typer.Option("--rounds", min=2, help="interleaved repetitions")] = 6,
+) -> None:
+    """What traces cost: eight streams on a server without them, with a file, and with turns."""
+    info = opening.model(model)
+
+    from slipstream.bench import processes
+    from slipstream.bench import tracing as bench
+    from slipstream.bench.report import finish
+
+    plan = bench.Plan(rounds=rounds)
+    found = processes.run(bench.run(info, plan, note=lambda line: typer.echo(line, err=True)))
+    finish("tracing", found, sys.stdout)
 
 
 def sampler(
@@ -121,7 +144,41 @@ def sampler(
     """What each stage between logits and token costs."""
     info = opening.model(model)
 
-    from slipstream.bench import shapes
+    from slipstream.bench import processes, shapes
     from slipstream.bench.report import finish
 
-    finish("sampler", asyncio.run(shapes.stages(info, rows)), sys.stdout)
+    finish("sampler", processes.run(shapes.stages(info, rows)), sys.stdout)
+
+
+def adapters(
+    model: Model = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="requests at once")] = 8,
+    rank: Annotated[int, typer.Option("--rank", min=1, help="of each adapter")] = 8,
+    steps: Annotated[int, typer.Option("--steps", help="tokens of each answer")] = 48,
+    rounds: Rounds = 3,
+) -> None:
+    """Rows over four adapters, and over one, against rows without any."""
+    info = opening.model(model)
+
+    from slipstream.bench import processes
+    from slipstream.bench.adapters import Bench, Plan
+    from slipstream.bench.report import finish
+
+    plan = Plan(rows=rows, rank=rank, steps=steps, rounds=rounds)
+    finish("adapters", processes.run(Bench(info, plan).run()), sys.stdout)
+
+
+def kv(
+    model: Model = None,
+    scheme: Annotated[
+        list[str] | None, typer.Option("--scheme", help="as --kv-scheme of serve; repeatable")
+    ] = None,
+    tokens: Annotated[int, typer.Option("--tokens", min=257, help="of the text")] = 2049,
+) -> None:
+    """What KV schemes take, cost and say: bytes, parts of a forward, perplexity, divergence."""
+    info = opening.model(model)
+
+    from slipstream.bench.kv import SCHEMES, run
+    from slipstream.bench.report import finish
+
+    finish("kv", run(info, scheme or SCHEMES, tokens), sys.stdout, tokens=tokens)

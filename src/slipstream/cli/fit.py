@@ -9,6 +9,7 @@ import typer
 
 from slipstream.cli.terminal import FAILED, progress, size
 from slipstream.contracts.errors import UsageError
+from slipstream.contracts.kv import KvForm, KvScheme
 from slipstream.contracts.model import ModelInfo
 from slipstream.settings import Settings, cache_home
 
@@ -30,10 +31,15 @@ def fit(
     kv_budget: Annotated[
         float | None, typer.Option("--kv-budget", metavar="GB", help="as for serve")
     ] = None,
+    kv_scheme: Annotated[
+        str | None, typer.Option("--kv-scheme", metavar="SCHEME", help="as for serve")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="for programs: a JSON object")] = False,
 ) -> None:
     """Say whether a model fits here, from its headers. The exit code is 1 if it does not."""
-    settings = Settings(context=context, memory_budget=memory_budget, kv_budget=kv_budget)
+    settings = Settings(
+        context=context, memory_budget=memory_budget, kv_budget=kv_budget, kv_scheme=kv_scheme
+    )
     info = obtained(model)
     if context is not None and context > info.context:
         raise UsageError(f"--context {context} is more than this model's {info.context} tokens.")
@@ -42,7 +48,7 @@ def fit(
     from slipstream.backends.mlx.fit import measure
 
     found = measure(info.path, info.vocab_size, open_device(), settings.memory)
-    numbers = described(info, found, context, rows)
+    numbers = described(info, found, context, rows, settings.kv)
     typer.echo(json.dumps(numbers, indent=2) if as_json else spoken(numbers))
     if not numbers["fits"]:
         raise typer.Exit(FAILED)
@@ -55,7 +61,9 @@ def obtained(name: str | None) -> ModelInfo:
         return obtain(name, cache_home(), progress=draw)
 
 
-def described(info: ModelInfo, found: Fit, wanted: int | None, rows: int) -> dict[str, Any]:
+def described(
+    info: ModelInfo, found: Fit, wanted: int | None, rows: int, scheme: KvScheme
+) -> dict[str, Any]:
     """What `--json` prints of `rows` rows of `wanted` tokens. Bytes are bytes, lengths tokens."""
     from slipstream.models.folder import stored_bytes
 
@@ -65,7 +73,7 @@ def described(info: ModelInfo, found: Fit, wanted: int | None, rows: int) -> dic
     most = found.rows(max(1, context))
     reason = found.obstacle
     if reason is None and most < rows:
-        need = size(rows * found.row.at(max(1, context)))
+        need = size(rows * found.row.most(max(1, context)))
         reason = (
             f"{rows} rows of {context:,} tokens need {need}. "
             f"There is room for {most}, or for {rows} of {longest:,} tokens."
@@ -79,6 +87,7 @@ def described(info: ModelInfo, found: Fit, wanted: int | None, rows: int) -> dic
         "memory_budget": found.budget,
         "weights_stored": stored_bytes(info.path),
         "weights": found.weights,
+        "kv_scheme": str(scheme),
         "kv_budget": found.kv_budget,
         "bytes_per_token": found.row.per_token,
         "bytes_fixed": found.row.fixed,
@@ -117,7 +126,9 @@ def spoken(numbers: dict[str, Any]) -> str:
 
 
 def row(numbers: dict[str, Any]) -> str:
-    parts = [f"{size(numbers['bytes_per_token'])} a token"]
+    scheme = numbers["kv_scheme"]
+    held = "" if scheme == KvForm.MODEL else f" as {scheme}"
+    parts = [f"{size(numbers['bytes_per_token'])} a token{held}"]
     if numbers["bytes_fixed"]:
         parts.append(f"{size(numbers['bytes_fixed'])} whatever its length")
     for tokens, each in numbers["windows"]:

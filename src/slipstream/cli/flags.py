@@ -1,4 +1,4 @@
-"""The flags of Settings as a command's parameters. A flag is written down in settings.py only."""
+"""The flags of Settings as a command's parameters. A flag is written down in settings/ only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 import typer
 
 from slipstream.contracts.errors import UsageError
-from slipstream.settings import Flag, Settings, flags
+from slipstream.settings import Settings, flags
+from slipstream.settings.flag import Flag
 
 POSITIONAL = "positional_model"
 COMMA_SEPARATED = frozenset({"allowed_origins"})

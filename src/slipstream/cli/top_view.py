@@ -127,9 +127,10 @@ class View:
         table.add_column("reasons", overflow="ellipsis")
         shown = rows if room is None else window(rows, room, self.selected)
         for row in shown:
+            chosen = key_of(row) == self.selected
             table.add_row(
                 Text(f"{row['id']}/{row['choice']}" if row["choice"] else row["id"]),
-                Text(row["state"], dict(COLOURS)[row["state"]]),
+                Text(row["state"], "" if chosen else dict(COLOURS)[row["state"]]),
                 row["lane"],
                 f"{row['computed']}/{row['prompt_tokens']}",
                 str(row["cached_tokens"]),
@@ -137,7 +138,7 @@ class View:
                 f"{self._rates.of(row):.1f}",
                 f"{row['age_ms'] / 1000:.1f}s",
                 ", ".join(row["reasons"]),
-                style="reverse" if key_of(row) == self.selected else "",
+                style="reverse" if chosen else "",
             )
         left = len(rows) - len(shown)
         return Group(table, Text(f"... and {left} more", style="dim")) if left else table
@@ -173,7 +174,7 @@ def summary(stats: Mapping[str, Any], rates: Rates, url: str) -> Sequence[Text]:
             f"{size(cache['bytes'])} in {cache['entries']} entries, "
             f"{size(cache['ssd_bytes'])} on disk"
         ),
-        Text(f"reasons  {counts(stats['placements'])}"),
+        Text(f"placed   {placed(stats['placements'])}"),
         Text(""),
     )
 
@@ -190,8 +191,11 @@ def bar(name: str, used: float, most: float) -> Text:
     )
 
 
-def counts(numbers: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in numbers.items()) or "none yet"
+def placed(placements: Mapping[str, int]) -> str:
+    """How many went to the group, and why others went to solo."""
+    reasons = [f"{name} {count}" for name, count in placements.items() if name != "none"]
+    solo = f", solo for {', '.join(reasons)}" if reasons else ""
+    return f"group {placements.get('none', 0)}{solo}" if placements else "nothing yet"
 
 
 def spell(seconds: float) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from slipstream.contracts.adapters import Adapters
 from slipstream.contracts.errors import Fault
 from slipstream.contracts.placement import Abilities
 from slipstream.contracts.row import Ranked, RowSpec, Scored
@@ -52,6 +53,7 @@ class Drawn:
     scored: tuple[Scored, ...] = ()  # the prompt's tokens, with the row's first draw
     forced: bool = False  # it was certain and rides along: no draw was launched for it
     fault: Fault | None = None
+    vector: bytes = b""  # in place of a token, where the prompt has pooling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +71,24 @@ class PrefixStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A stretch of the prefix tree: `tokens` tokens after the first `start` of a prompt.
+
+    `bytes` are its own, `subtree` those of it and all that goes on from it; `hits` are prompts
+    that began with it. `parent` is the index of the stretch before it in the same list, or -1."""
+
+    start: int
+    tokens: int
+    bytes: int
+    subtree: int
+    hits: int
+    parent: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Bytes. `kv` is what live rows hold now, `kv_budget` what they may hold together."""
+    """Bytes. `kv` is what live rows hold now, `kv_budget` what they may hold together. `segments`
+    are the heaviest of the prefix tree, parents first."""
 
     weights: int = 0
     kv: int = 0
@@ -80,6 +98,7 @@ class Memory:
     peak: int = 0
     budget: int = 0
     prefix: PrefixStats = field(default_factory=PrefixStats)
+    segments: tuple[Segment, ...] = ()
 
 
 class Backend(Protocol):
@@ -136,3 +155,10 @@ class Backend(Protocol):
     def memory(self) -> Memory: ...
 
     def close(self) -> None: ...
+
+
+class Adapting(Backend, Protocol):
+    """A backend whose rows can run with adapters."""
+
+    @property
+    def adapters(self) -> Adapters: ...

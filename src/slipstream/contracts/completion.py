@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from slipstream.contracts.adapters import AdapterUse
+
 Message = Mapping[str, Any]
 """One chat message in the shape that chat templates read: role, content, tool_calls, ..."""
 
@@ -58,13 +60,22 @@ class Completion:
     grammar: GrammarText | None = None
     lane: str | None = None  # "solo" forces it
     priority: int = 0  # -2..2, higher runs sooner
-    adapters: tuple[tuple[str, float], ...] = ()
+    adapters: tuple[AdapterUse, ...] | None = None  # None: the server's default, if it has one
     cache_salt: str = ""
     ignored: tuple[str, ...] = ()
+    strict: bool = False  # what turns out to change nothing with the model is refused too
 
     def __post_init__(self) -> None:
         sources = (self.messages, self.text, self.ids)
         assert sum(source is not None for source in sources) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSize:
+    """How long a prompt is, and what of its request changes nothing with the model."""
+
+    tokens: int
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

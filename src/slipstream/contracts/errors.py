@@ -13,6 +13,7 @@ SlipstreamError
 │   └── Unavailable          loading, draining or out of memory; try later
 ├── Fault                something of ours failed
 │   ├── RowFault             one part of one row; the others go on
+│   ├── OverBudget           a row that not even an empty device could hold
 │   └── ForwardFault         a forward failed; its rows are retried one by one
 ├── Cancelled            the session was ended from outside, with a CancelReason
 │   ├── ByOperator           somebody who may has ended it; once more will not help
@@ -115,6 +116,12 @@ class RowFault(Fault):
     def __init__(self, part: str, cause: BaseException | str) -> None:
         super().__init__(f"The {part} of this request failed: {cause}. Other requests go on.")
         self.part = part
+
+
+class OverBudget(Fault):
+    """Found only where rows are admitted, but the request's own: once more will not help."""
+
+    code = "context_length_exceeded"
 
 
 class ForwardFault(Fault):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from slipstream.contracts.kv import KvScheme
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,9 @@ class MemoryLimits:
     memory_budget: int | None = None  # everything: weights, rows, caches, transients
     kv_budget: int | None = None  # live rows
     prefix_cache: int | None = None  # what finished rows leave behind
+    adapters: int | None = None  # those that are mounted, together
+    kv_scheme: KvScheme = field(default_factory=KvScheme)  # what a row's keys and values take
 
     def __post_init__(self) -> None:
-        for value in (self.memory_budget, self.kv_budget, self.prefix_cache):
+        for value in (self.memory_budget, self.kv_budget, self.prefix_cache, self.adapters):
             assert value is None or value >= 0

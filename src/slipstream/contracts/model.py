@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slipstream.contracts.pooling import Pooling
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
@@ -14,6 +16,7 @@ class ModelInfo:
 
     `config` is config.json, `generation` generation_config.json (or empty), `tokenizer`
     tokenizer_config.json (or empty), as parsed. `context` is the model's own limit in tokens.
+    Without `pooling` it makes no embeddings, and `no_pooling` says why.
     """
 
     id: str
@@ -25,3 +28,5 @@ class ModelInfo:
     generation: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tokenizer: Mapping[str, Any] = field(default_factory=dict, repr=False)
     chat_template: str | None = field(default=None, repr=False)
+    pooling: Pooling | None = None  # how it makes embeddings
+    no_pooling: str = "its folder declares no pooling (1_Pooling/config.json)"

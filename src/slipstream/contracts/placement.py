@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from slipstream.contracts.adapters import AdapterUse
+
 
 class Lane(StrEnum):
     GROUP = "group"
@@ -28,8 +30,9 @@ class Needs:
     """What one request asks of the device."""
 
     solo: bool = False  # the request itself asks for the solo lane
-    adapters: tuple[str, ...] = ()
+    adapters: tuple[AdapterUse, ...] = ()
     media: bool = False
+    states: bool = False  # those that the model would give its head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,7 @@ class Abilities:
     obstacle: Reason | None = None
     adapters: frozenset[str] = frozenset()
     media: bool = False
+    states: bool = False  # can be had: its head was found
     context: int | None = None  # most tokens that one row can hold in this memory; None: any
     prefixes: bool = False  # what `keep` is given is found by rows that begin alike
     snapshots: bool = False  # and only at the very lengths at which it was kept

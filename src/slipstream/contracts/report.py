@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from slipstream.contracts.backend import Memory, PrefixStats
 from slipstream.contracts.placement import Placement
+from slipstream.contracts.sampling import Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,11 @@ class Report:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     rows_peak: int = 0  # most rows in its group while it ran, itself included
-    seed: int = 0
+    sampling: Sampling = field(default_factory=Sampling)  # as it was resolved
+
+    @property
+    def seed(self) -> int:
+        return self.sampling.seed
 
     @staticmethod
     def overlapping(reports: Sequence[Report]) -> Report:
@@ -34,6 +39,16 @@ class Report:
             decode_ms=max(report.decode_ms for report in reports),
             rows_peak=max(report.rows_peak for report in reports),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embeddings:
+    """One vector for each input, in order, as little-endian float32, and what they cost.
+
+    The prompt tokens of `report` are those of all inputs."""
+
+    vectors: Sequence[bytes]
+    report: Report
 
 
 class RowState(StrEnum):

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from slipstream.contracts.errors import Fault
 from slipstream.contracts.placement import Lane, Needs
+from slipstream.contracts.pooling import Pooling
 from slipstream.contracts.sampling import Sampling
 
 
@@ -83,6 +84,7 @@ class Prompt:
 
     `max_tokens` is resolved: at least 1, and prompt + max_tokens fits the context.
     `stop_ids` end the row when drawn; they are not part of the text.
+    With `pooling` nothing is drawn: the one token stands for the vector that comes instead.
     """
 
     ids: tuple[int, ...]
@@ -97,9 +99,17 @@ class Prompt:
     priority: int = 0
     cache_salt: str = ""
     boundaries: tuple[int, ...] = ()  # lengths at which prompts like this part: ends of messages
+    pooling: Pooling | None = None
 
     def __post_init__(self) -> None:
         assert self.ids and self.max_tokens >= 1
+        assert self.pooling is None or self.max_tokens == 1
+
+    @property
+    def shares(self) -> bool:
+        """Whether it may begin with what was computed for another prompt: what comes of each of
+        its tokens is not wanted."""
+        return self.pooling is None and not self.prompt_logprobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +155,7 @@ class TokenEvent:
     top: tuple[Ranked, ...] = ()
     finish: FinishReason | None = None
     scored: tuple[Scored, ...] = ()
+    vector: bytes = b""  # of a prompt with pooling: little-endian float32
 
 
 @dataclass(frozen=True, slots=True)

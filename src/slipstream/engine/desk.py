@@ -56,6 +56,7 @@ class Desk:
         self._works: set[Work] = set()
         self._placements: Counter[str] = Counter()
         self._finish: Counter[str] = Counter()
+        self._ended = asyncio.Event()  # a session; then there is a new one
 
     def submit(self, prompts: Sequence[Prompt]) -> tuple[Session, ...]:
         """Places and queues the choices of one request, all or none: a session for each.
@@ -92,6 +93,16 @@ class Desk:
             )
             for key, prompt in zip(keys, prompts, strict=True)
         ]
+
+    def using(self, adapter: str) -> int:
+        """Sessions that have not ended and want it."""
+        wanted = (s.spec.prompt.needs.adapters for s in self._sessions.values())
+        return sum(any(use.name == adapter for use in uses) for uses in wanted)
+
+    async def unused(self, adapter: str) -> None:
+        """Until no session wants it."""
+        while self.using(adapter):
+            await self._ended.wait()
 
     async def run(self, job: Job[T], name: str, *, idle: bool) -> T:
         """The result of `job`, or what it raised. Cancelling this ends the job between units."""
@@ -157,12 +168,14 @@ class Desk:
         if session.outcome is not None:
             del self._sessions[update.key]
             self._finish[named(session.outcome)] += 1
+            self._ended.set()
+            self._ended = asyncio.Event()
 
 
 def shares_prefill(prompt: Prompt) -> bool:
     """Whether one row can fill `prompt` for others. The last token each computes itself, to draw;
     and where the prompt's own tokens are scored, each needs all of them."""
-    return len(prompt.ids) > 1 and not prompt.prompt_logprobs
+    return len(prompt.ids) > 1 and prompt.shares
 
 
 def settle(settled: Settled) -> None:

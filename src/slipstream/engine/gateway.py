@@ -106,6 +106,14 @@ class Gateway:
         self._refuse_unless_ready()
         return await self._desk.run(job, name, idle=True)
 
+    def using(self, adapter: str) -> int:
+        """Requests' rows that wait or run with it."""
+        return self._desk.using(adapter)
+
+    async def unused(self, adapter: str) -> None:
+        """Until there are none."""
+        await self._desk.unused(adapter)
+
     def stats(self) -> EngineStats:
         return self._desk.stats()
 

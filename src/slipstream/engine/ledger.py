@@ -5,7 +5,7 @@ Knows no places and no ranks: who asks first is up to the caller.
 
 from __future__ import annotations
 
-from slipstream.contracts.errors import Fault
+from slipstream.contracts.errors import OverBudget
 
 GB = 1 << 30
 
@@ -23,15 +23,15 @@ class Ledger:
     def fits(self, nbytes: int, budget: int) -> bool:
         """Whether `nbytes` more stay within `budget`; 0 is no bound.
 
-        Raises Fault for what would not fit with nothing else promised: it must not wait."""
+        Raises OverBudget for what would not fit with nothing else promised: it must not wait."""
         if not budget:
             return True
         if nbytes > budget:
-            raise Fault(
+            raise OverBudget(
                 f"The request may grow to {nbytes / GB:.3g} GB of memory, and all requests "
                 f"together may hold {budget / GB:.3g} GB. Ask for fewer tokens (max_tokens), "
                 "raise --kv-budget, or choose a smaller --kv-scheme.",
-                code="kv_budget_exceeded",
+                param="max_tokens",
             )
         return self.promised + nbytes <= budget
 

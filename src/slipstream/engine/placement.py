@@ -34,7 +34,7 @@ def place(needs: Needs, abilities: Abilities) -> Placement:
 
 def refuse_impossible(needs: Needs, abilities: Abilities) -> None:
     """Raises InvalidRequest for what the loaded model cannot do on any lane."""
-    for name in needs.adapters:
+    for name in (use.name for use in needs.adapters):
         if name not in abilities.adapters:
             mounted = ", ".join(sorted(abilities.adapters)) or "none"
             raise InvalidRequest(
@@ -45,6 +45,12 @@ def refuse_impossible(needs: Needs, abilities: Abilities) -> None:
         raise InvalidRequest(
             "This model reads text only; send the messages without images, audio or video.",
             param="messages",
+        )
+    if needs.states and not abilities.states:
+        raise InvalidRequest(
+            "This model makes no embeddings here: no projection to the vocabulary was found in "
+            "it, and so not the states before it.",
+            param="model",
         )
 
 

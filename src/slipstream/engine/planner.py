@@ -6,6 +6,7 @@ Knows no lanes, and no reasons why a row must stop on its way.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from types import MappingProxyType
 
 from slipstream.contracts.backend import Advance, Row
@@ -15,6 +16,9 @@ from slipstream.engine.price import Price
 # Where a prompt's own tokens are scored, the logits of a whole chunk are held at once, and each
 # token's are as wide as the vocabulary.
 SCORED_CHUNK = 256
+QUIET_GAP = 0.5  # seconds that a turn should last at most when no row runs
+QUIET_FLOOR = 256  # tokens of such a turn, at least: smaller ones make a lone prompt slow
+WEIGHT = 1 << 40  # of a row that wants one token
 NO_STOPS: Mapping[int, int] = MappingProxyType({})
 
 
@@ -22,37 +26,69 @@ class Planner:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._price = Price()
+        self._served = 0  # rows, in turns whose budget did not reach all
 
     def plan(
         self, rows: Sequence[Row], running: bool, rooms: Mapping[int, int] = NO_STOPS
     ) -> list[Advance]:
         """One step for every row that decodes; the others share one budget of prompt tokens.
 
-        Shares are equal, and what a short row leaves of its share goes to the longer ones.
-        Where the budget has fewer tokens than there are rows, the first rows get them.
+        Where the budget has fewer tokens than there are rows, they take turns.
         A row whose key is in `rooms` advances by no more than that, possibly by nothing."""
-        left = self.budget(running)
+        budget = self.budget(running)
         wants = {row.spec.key: wanted(row, rooms.get(row.spec.key)) for row in rows}
-        fills = [row for row in rows if row.pending > 1 and wants[row.spec.key]][:left]
+        fills = [row.spec.key for row in rows if row.pending > 1 and wants[row.spec.key]]
         shares = {row.spec.key: wants[row.spec.key] for row in rows if row.pending == 1}
-        for served, row in enumerate(sorted(fills, key=lambda row: wants[row.spec.key])):
-            fair = -(-left // (len(fills) - served))
-            shares[row.spec.key] = min(wants[row.spec.key], fair)
-            left -= shares[row.spec.key]
+        shares |= shared_out({key: wants[key] for key in self._reached(fills, budget)}, budget)
         tokens = ((row, shares.get(row.spec.key, 0)) for row in rows)
         return [Advance(row, count) for row, count in tokens if count]
 
+    def _reached(self, fills: list[int], budget: int) -> list[int]:
+        """Those of `fills` that get any of `budget` tokens in this turn."""
+        if len(fills) <= budget:
+            return fills
+        first = self._served % len(fills)
+        self._served += budget
+        return [*fills[first:], *fills[:first]][:budget]
+
     def budget(self, running: bool) -> int:
-        """Prompt tokens for one turn; fewer when `running` rows wait for their next token."""
+        """Prompt tokens for one turn; fewer when `running` rows wait for their next token.
+
+        With none, a turn is kept short all the same: a newcomer, a cancel and a job wait for it."""
         limits = self._limits
-        if not running:
-            return limits.prefill_chunk
-        fitting = self._price.fitting(limits.target_gap)
-        return min(limits.prefill_chunk, max(limits.prefill_floor, fitting))
+        if running:
+            tokens = max(limits.prefill_floor, self._price.fitting(limits.target_gap))
+        else:
+            fitting = self._price.fitting(max(QUIET_GAP, limits.target_gap))
+            tokens = max(QUIET_FLOOR, power_of_two(fitting))
+        return min(limits.prefill_chunk, tokens)
 
     def measure(self, filled: int, seconds: float) -> None:
         """A turn took `seconds`, and `filled` tokens beyond one per row were in it."""
         self._price.measure(filled, seconds)
+
+
+def power_of_two(tokens: int) -> int:
+    """About `tokens`, rounded down: equal prompts are cut alike though the price wavers."""
+    return 1 << (tokens + tokens // 8).bit_length() >> 1
+
+
+def shared_out(wants: Mapping[int, int], budget: int) -> dict[int, int]:
+    """`budget` tokens, at least one each, for rows that want some, by key.
+
+    In inverse proportion to what each wants, so that a short row passes the long ones; but none
+    gets less than half of an equal share while it wants more."""
+    due = max(1, budget // (2 * max(1, len(wants))))
+    weights = {key: max(1, WEIGHT // want) for key, want in wants.items()}
+    shares: dict[int, int] = {}
+    left, total = budget, sum(weights.values())
+    for served, (key, want) in enumerate(sorted(wants.items(), key=itemgetter(1)), start=1):
+        later = len(wants) - served
+        weighted = -(-left * weights[key] // total)
+        shares[key] = min(want, max(due, weighted), left - later * due)
+        left -= shares[key]
+        total -= weights[key]
+    return shares
 
 
 def wanted(row: Row, room: int | None) -> int:

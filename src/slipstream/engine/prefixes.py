@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from slipstream.contracts.adapters import AdapterUse
 from slipstream.contracts.placement import Lane
 from slipstream.contracts.row import Prompt, RowSpec
 from slipstream.contracts.sequences import shared
@@ -26,7 +27,7 @@ def awaited(newcomer: Live, earlier: Iterable[Live], snapshots: bool) -> Awaited
     prefix cache holds is not known here. `snapshots`: a row that has passed the common prefix
     cannot be cut back to it."""
     spec = newcomer.spec
-    if spec.lane is not Lane.GROUP or spec.prompt.prompt_logprobs:
+    if spec.lane is not Lane.GROUP or not spec.prompt.shares:
         return None
     known, best = 0, None
     for live in earlier:
@@ -47,6 +48,8 @@ def boundaries(prompt: Prompt, snapshots: bool) -> tuple[int, ...]:
     What can be cut needs no more than the end, so that others can begin from it before the row is
     done; `snapshots` are needed wherever prompts part."""
     last = len(prompt.ids) - 1
+    if prompt.pooling is not None:
+        return ()
     if not snapshots:
         return (last,) if last >= LONG_PROMPT else ()
     return tuple(sorted({*(b for b in prompt.boundaries if 0 < b < last), last}))
@@ -75,7 +78,7 @@ def boundary(live: Live) -> int | None:
     return next((length for length in live.boundaries if length >= least), None)
 
 
-def space(spec: RowSpec) -> tuple[Lane, str, tuple[str, ...]]:
+def space(spec: RowSpec) -> tuple[Lane, str, tuple[AdapterUse, ...]]:
     """What rows must have in common, beside tokens, to share anything."""
     return spec.lane, spec.prompt.cache_salt, spec.prompt.needs.adapters
 

@@ -85,7 +85,10 @@ class Live:
             finish = FinishReason.STOP
         elif len(self.tokens) == prompt.max_tokens:
             finish = FinishReason.LENGTH
-        self._events.append(TokenEvent(drawn.token, drawn.logprob, drawn.top, finish, drawn.scored))
+        event = TokenEvent(
+            drawn.token, drawn.logprob, drawn.top, finish, drawn.scored, drawn.vector
+        )
+        self._events.append(event)
         self.news = True
         return finish
 

@@ -95,7 +95,7 @@ class Session:
             prompt_tokens=len(prompt.ids),
             cached_tokens=progress.cached,
             rows_peak=progress.rows_peak,
-            seed=prompt.sampling.seed,
+            sampling=prompt.sampling,
         )
 
     def row(self, choice: int) -> RowReport:

@@ -197,7 +197,7 @@ class Stepper:
             if not live.tokens:
                 self.prompt_tokens += len(live.spec.prompt.ids)
                 self.cached_tokens += drawn.row.cached
-            self.generated_tokens += 1
+            self.generated_tokens += not drawn.vector
             if finish := live.take(drawn, now):
                 self.end(live, Finished(finish))
 

@@ -5,29 +5,32 @@ It knows no HTTP. Everything here belongs to one event loop.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from slipstream.backends.mlx.boot import boot
 from slipstream.backends.mlx.prefix.disk.tier import DiskTier
-from slipstream.contracts.backend import Backend
+from slipstream.contracts.backend import Adapting
 from slipstream.contracts.clock import MonotonicClock
-from slipstream.contracts.completion import Completion, Message
+from slipstream.contracts.completion import Completion, Message, PromptSize
 from slipstream.contracts.delta import Delta
 from slipstream.contracts.errors import InvalidRequest, ModelError
 from slipstream.contracts.limits import MemoryLimits
 from slipstream.contracts.model import ModelInfo
-from slipstream.contracts.report import EngineStats, Flushed
+from slipstream.contracts.report import Embeddings, EngineStats, Flushed
 from slipstream.contracts.sampling import Sampling
 from slipstream.contracts.trace import Hop
 from slipstream.engine.gateway import Gateway
 from slipstream.engine.lease import Job, T
+from slipstream.library.adapters import AdapterShelf
+from slipstream.library.embedding import embeddings
 from slipstream.library.persistence import Persistence
 from slipstream.library.reading import SAMPLING_FLAGS, context_of, template_variables, turn_log
 from slipstream.library.running import Running
@@ -38,7 +41,7 @@ from slipstream.text.template import load_template
 from slipstream.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
-Load = Callable[[ModelInfo, MemoryLimits, int, Callable[[], DiskTier] | None], Backend]
+Load = Callable[[ModelInfo, MemoryLimits, int, Callable[[], DiskTier] | None], Adapting]
 _SAMPLING_NAMES = frozenset(field.name for field in fields(Sampling))
 
 
@@ -83,10 +86,13 @@ class Engine:
         )
         self._limits = settings.limits
         self._persistence = Persistence(settings, info)
+        self.adapters = AdapterShelf(settings)
         made = partial(load, info, settings.memory, settings.prefill_chunk, self._persistence.tier)
         self._clock = MonotonicClock()
         self._turn_log = turn_log(settings.trace_turns)
-        self._gateway = Gateway(made, self._limits, self._clock, self._turn_log)
+        self._gateway = Gateway(
+            self.adapters.watching(made), self._limits, self._clock, self._turn_log
+        )
         self._started = False
         self._numbers = itertools.count(1)
 
@@ -124,6 +130,7 @@ class Engine:
             self._started = True
             self._gateway.start()
         await self._gateway.wait_ready()
+        await self.adapters.start(self._gateway)
         self._fit_context()
         self._persistence.start(lambda: self.stats().prefix.dirty, self.run_when_idle)
 
@@ -188,12 +195,30 @@ class Engine:
         Raises a Refusal; then nothing was started."""
         began = self._clock.now()
         grammar = await self._preparer.grammar(completion)
+        completion = replace(completion, adapters=await self.adapters.admit(completion))
         prepared = self._preparer.prepare(completion, grammar)
         prompts = [prepared.for_choice(choice) for choice in range(prepared.choices)]
         ready = self._clock.now()
         sessions = self._gateway.submit(prompts)
         before = (Hop("prepare", began, ready), Hop("place", ready, sessions[0].submitted))
         return Running(sessions, prepared, before)
+
+    async def embed(
+        self, inputs: Sequence[str | Sequence[int]], *, dimensions: int | None = None
+    ) -> Embeddings:
+        """The vectors of texts, or of token ids, where the model makes embeddings; cut to
+        `dimensions` entries and then of length 1 where that is given.
+
+        Raises a Refusal for an input that is wrong before any is computed; then Fault, Cancelled.
+        """
+        prompts = []
+        for index, one in enumerate(inputs):
+            param = "input" if len(inputs) == 1 else f"input[{index}]"
+            prompts.append(self._preparer.embedder.prompt(one, param, dimensions))
+            await asyncio.sleep(0)  # others have their turn between two texts
+        if not prompts:
+            raise InvalidRequest("input is empty.", param="input")
+        return await embeddings(self._gateway.submit, prompts, self._limits.batch)
 
     def _completion(self, source: Mapping[str, Any], given: Mapping[str, Any]) -> Completion:
         sampling = {name: value for name, value in given.items() if name in _SAMPLING_NAMES}
@@ -227,9 +252,10 @@ class Engine:
 
     # Text
 
-    def count_tokens(self, completion: Completion) -> int:
+    def count_tokens(self, completion: Completion) -> PromptSize:
         """How long its prompt is; nothing runs. Raises InvalidRequest."""
-        return len(self._preparer.ids(completion))
+        ignored = self._preparer.idle(completion)
+        return PromptSize(len(self._preparer.ids(completion)), ignored)
 
     def tokenize(
         self,

@@ -13,6 +13,7 @@ from typing import Any
 
 from slipstream.contracts.errors import ModelError
 from slipstream.contracts.model import ModelInfo
+from slipstream.models import pooling
 
 AGAIN = "Download or convert the model again."
 INDEX = "model.safetensors.index.json"
@@ -42,6 +43,7 @@ def read(path: Path, id: str | None = None) -> ModelInfo:
     generation = optional(path / "generation_config.json")
     tokenizer = optional(path / "tokenizer_config.json")
     text = {**config, **nested(config)}
+    pooled = pooling.read(path, text)
     return ModelInfo(
         id=id or name_of(path),
         path=path,
@@ -52,6 +54,8 @@ def read(path: Path, id: str | None = None) -> ModelInfo:
         generation=generation,
         tokenizer=tokenizer,
         chat_template=chat_template(tokenizer, path),
+        pooling=None if isinstance(pooled, str) else pooled,
+        no_pooling=pooled if isinstance(pooled, str) else "",
     )
 
 

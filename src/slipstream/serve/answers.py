@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-from slipstream.contracts.report import LaneStats, PrefixStats, SpecStats
 from slipstream.serve.wire import Object
 
 
@@ -128,6 +127,27 @@ class TextCompletion(Completed):
     choices: list[TextChoice]
 
 
+class EmbeddingUsage(Answer):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embedding(Answer):
+    """In base64: little-endian float32."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingList(Answer):
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
+    slipstream: Slipstream
+
+
 class CacheTokens(CachedTokens):
     cache_write_tokens: int
 
@@ -151,24 +171,71 @@ class Response(Answer):
     completed_at: int | None
     status: Literal["completed", "incomplete"]
     model: str
+    background: Literal[False]
     error: None
     incomplete_details: IncompleteDetails | None
     instructions: str | None
     max_output_tokens: int | None
+    max_tool_calls: None
     metadata: dict[str, str]
     output: list[Object]
     parallel_tool_calls: bool
     previous_response_id: str | None
+    prompt_cache_key: None
     reasoning: Object
+    safety_identifier: None
     service_tier: str
-    temperature: float | None
+    temperature: float
     text: Object
     tool_choice: str | Object
     tools: list[Object]
     top_logprobs: int
-    top_p: float | None
+    top_p: float
     truncation: Literal["disabled"]
     usage: ResponseUsage
+    slipstream: Slipstream
+    # Of those who send OpenResponses-Version:
+    presence_penalty: float | msgspec.UnsetType = msgspec.UNSET
+    frequency_penalty: float | msgspec.UnsetType = msgspec.UNSET
+    store: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class TextBlock(Answer, tag="text", tag_field="type"):
+    text: str
+
+
+class ThinkingBlock(Answer, tag="thinking", tag_field="type"):
+    thinking: str
+    signature: str
+
+
+class ToolUseBlock(Answer, tag="tool_use", tag_field="type"):
+    id: str
+    name: str
+    input: Object
+
+
+class ThinkingTokens(Answer):
+    thinking_tokens: int
+
+
+class MessageUsage(Answer):
+    input_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    output_tokens: int
+    output_tokens_details: ThinkingTokens
+
+
+class Message(Answer):
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+    content: list[TextBlock | ThinkingBlock | ToolUseBlock]
+    stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
+    stop_sequence: str | None
+    usage: MessageUsage
     slipstream: Slipstream
 
 
@@ -234,67 +301,3 @@ class ModelInfo(Answer):
     is_generation: bool
     context_length: int
     max_model_len: int
-
-
-class SoloStats(Answer):
-    active: int
-    submitted: int
-
-
-class Lanes(Answer):
-    group: LaneStats
-    solo: SoloStats
-
-
-class QueueStats(Answer):
-    waiting: int
-    max: int
-    rejected: int
-
-
-class LeaseStats(Answer):
-    held_by: str | None
-    waiting: int
-
-
-class TokenStats(Answer):
-    prompt: int
-    cached: int
-    generated: int
-
-
-class Stats(Answer):
-    model: str
-    uptime_s: float
-    turns: int
-    lanes: Lanes
-    queue: QueueStats
-    lease: LeaseStats
-    memory: dict[str, int]
-    prefix_cache: PrefixStats
-    tokens: TokenStats
-    placements: dict[str, int]
-    spec: SpecStats
-    finish: dict[str, int]
-
-
-class RowEntry(Answer):
-    id: str
-    choice: int
-    lane: Literal["group", "solo"]
-    state: Literal["queued", "prefill", "decode", "parked"]
-    prompt_tokens: int
-    computed: int
-    cached_tokens: int
-    generated: int
-    age_ms: float
-    reasons: list[str]
-
-
-class RowList(Answer):
-    rows: list[RowEntry]
-
-
-class CancelledRequest(Answer):
-    id: str
-    cancelled: int

@@ -12,7 +12,9 @@ from slipstream.contracts.clock import Clock, MonotonicClock
 from slipstream.contracts.row import CancelReason
 from slipstream.contracts.trace import Tracer
 from slipstream.serve import openapi
+from slipstream.serve.adapters import AdapterRoutes
 from slipstream.serve.anthropic import messages as anthropic_messages
+from slipstream.serve.embeddings import EmbeddingsRoute
 from slipstream.serve.generation import Generations
 from slipstream.serve.middleware import BodyLimit, Cors, Errors, Keys, RequestIds
 from slipstream.serve.names import ServedNames
@@ -23,10 +25,12 @@ from slipstream.serve.queries import Queries
 from slipstream.serve.responses.request import Responses
 from slipstream.serve.responses.store import Shelf, Store
 from slipstream.serve.routing import Methods, router
+from slipstream.serve.watch.latency import Latency
 from slipstream.serve.watch.meter import Meter
 from slipstream.serve.watch.metrics import Counted, Metrics
+from slipstream.serve.watch.recent import RecentTraces, Traces
 from slipstream.serve.watch.rows import LiveRequests, Rows
-from slipstream.serve.watch.tracing import Arrival
+from slipstream.serve.watch.tracing import Arrival, Tracers
 from slipstream.serve.web.files import WebFiles
 from slipstream.serve.wire import json_response
 from slipstream.settings import Settings
@@ -48,10 +52,15 @@ class App:
         tracer: Tracer | None = None,
     ) -> None:
         clock = self._clock = clock or MonotonicClock()
-        names = ServedNames(engine.info.id, settings.served_names)
-        self._tracer = tracer
+        adapters = engine.adapters
+        names = ServedNames(engine.info.id, settings.served_names, lambda: adapters.names)
+        self._adapters = AdapterRoutes(engine, names, strict=settings.strict)
+        recent = RecentTraces()
+        self._tracer = Tracers((recent, tracer)) if tracer else recent
+        self._latency = Latency(clock)
         self._metrics = Metrics(engine, names.primary)
         self._live = LiveRequests(clock)
+        self._traces = Traces(recent, self._live, clock)
         self._generations = Generations(
             engine,
             names,
@@ -61,6 +70,7 @@ class App:
             rows_max=settings.batch + settings.queue,
             keep_alive=keep_alive,
         )
+        self._embeddings = EmbeddingsRoute(engine, names, strict=settings.strict)
         queries = Queries(
             engine,
             names,
@@ -88,7 +98,7 @@ class App:
         state = scope["state"]
         traceparent = Headers(scope=scope).get("traceparent", "")
         arrival = Arrival(state["request_id"], state["route"], traceparent)
-        return Meter(arrival, self._metrics, self._clock, self._tracer)
+        return Meter(arrival, self._metrics, self._latency, self._clock, self._tracer)
 
     async def _describe(self, scope: Scope, receive: Receive) -> Response:
         methods = {path: methods.names for path, methods in self._paths.items()}
@@ -105,6 +115,9 @@ class App:
             "/v1/responses": Methods(POST=generate(Responses(store).parse)),
             "/v1/responses/{name}": Methods(GET=shelf.show, DELETE=shelf.delete),
             "/v1/responses/{name}/input_items": Methods(GET=shelf.input_items),
+            "/v1/embeddings": Methods(POST=self._embeddings.embed),
+            "/v1/adapters": Methods(GET=self._adapters.list, POST=self._adapters.mount),
+            "/v1/adapters/{name}": Methods(DELETE=self._adapters.unmount),
             "/v1/models": Methods(GET=queries.models),
             "/v1/models/{name:path}": Methods(GET=queries.model),
             "/tokenize": Methods(POST=queries.tokenize),
@@ -114,6 +127,10 @@ class App:
             "/stats": Methods(GET=queries.stats),
             "/model_info": Methods(GET=queries.model_info),
             "/admin/cache/flush": Methods(POST=queries.flush_cache),
+            "/admin/latency": Methods(GET=self._latency.show),
+            "/admin/prefixes": Methods(GET=queries.prefixes),
+            "/admin/traces": Methods(GET=self._traces.list),
+            "/admin/traces/{name:path}": Methods(GET=self._traces.show),
             "/admin/rows": Methods(GET=rows.show),
             "/admin/rows/{name:path}": Methods(DELETE=rows.cancel),
             "/openapi.json": Methods(GET=self._describe),

@@ -44,6 +44,7 @@ KINDS: tuple[tuple[type[errors.SlipstreamError], Kind], ...] = (
     (errors.Unavailable, Kind(503, "service_unavailable_error", "overloaded_error")),
     (errors.OutOfTime, Kind(400, INVALID, INVALID)),
     (errors.ByOperator, Kind(400, INVALID, INVALID)),
+    (errors.OverBudget, Kind(400, INVALID, INVALID)),
     (errors.Cancelled, Kind(503, "service_unavailable_error", "overloaded_error")),
     (errors.SlipstreamError, FAULT),
 )

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from slipstream.contracts.adapters import AdapterUse
 from slipstream.contracts.errors import InvalidRequest
 from slipstream.contracts.sampling import Sampling
 from slipstream.serve.names import ServedNames
@@ -29,11 +30,11 @@ NEVER: Mapping[str, str] = MappingProxyType(
         "function_call": "it is the older form of tool_choice; send tool_choice",
         "audio": "this server answers in text",
         "web_search_options": "this server fetches nothing",
+        "adapters": "folders are mounted by name (--adapter, /v1/adapters); send adapter",
     }
 )
 NOT_YET: Mapping[str, str] = MappingProxyType(
     {
-        "adapter": "adapters are not built in yet",
         "draft": "only false is built in yet",
     }
 )
@@ -42,6 +43,8 @@ SERVICE_TIERS: Mapping[str, int] = MappingProxyType({"flex": -1, "priority": 1})
 
 Count = Annotated[int, Meta(ge=1)]
 Filled = Annotated[str, Meta(min_length=1)]
+MOST_ADAPTERS = 8  # of one request
+LARGEST_SCALE = 100
 TopCount = Annotated[int, Meta(ge=0, le=20)]
 
 
@@ -53,15 +56,19 @@ class Context:
     names: ServedNames
     strict: bool
     rows_max: int  # prompts of one request times its choices; more could never be queued
+    open_responses: bool = False  # the client says that it reads that specification's responses
 
 
 class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-class AdapterUse(msgspec.Struct):
+class ScaledAdapter(msgspec.Struct):
     name: Filled
     scale: float = 1.0
+
+
+Adapter = Filled | list[Filled | ScaledAdapter] | dict[Filled, float]
 
 
 class GenerationRequest(msgspec.Struct, kw_only=True):
@@ -95,7 +102,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     priority: Annotated[int, Meta(ge=-2, le=2)] | None = None
     service_tier: Literal["auto", "default", "flex", "scale", "priority"] | None = None
     cache_salt: str | None = None
-    adapter: Filled | list[Filled | AdapterUse] | None = None
+    adapter: Adapter | None = None
     draft: bool | Filled | None = None
     response_format: ResponseFormat | None = None
     guided_json: Filled | dict[str, Any] | None = None
@@ -160,8 +167,9 @@ def shared(
         "grammar": grammar(request),
         "lane": request.lane,
         "priority": priority,
-        "adapters": adapters(request),
+        "adapters": adapters(request.adapter, request.model, context),
         "cache_salt": request.cache_salt or "",
+        "strict": context.strict,
         "ignored": ignored(body, request, context.strict, (*idle_fields(request), *idle)),
     }
 
@@ -184,10 +192,39 @@ def token_id(key: str, param: str) -> int:
     return int(key)
 
 
-def adapters(request: GenerationRequest) -> tuple[tuple[str, float], ...]:
-    """(name, scale) pairs."""
-    named = [request.adapter] if isinstance(request.adapter, str) else request.adapter or []
-    return tuple((use, 1.0) if isinstance(use, str) else (use.name, use.scale) for use in named)
+def adapters(
+    given: Adapter | None, model: str | None, context: Context
+) -> tuple[AdapterUse, ...] | None:
+    """What the field `given`, or the model's name, asks for; None where neither does.
+
+    Raises InvalidRequest for more than can be meant."""
+    named = context.names.adapter(model)
+    if given is None:
+        return None if named is None else (AdapterUse(named),)
+    if isinstance(given, dict):
+        uses = [AdapterUse(name, scale) for name, scale in given.items()]
+    else:
+        several = [given] if isinstance(given, str) else given
+        uses = [
+            AdapterUse(one) if isinstance(one, str) else AdapterUse(one.name, one.scale)
+            for one in several
+        ]
+    if isinstance(given, dict) and not given:
+        raise InvalidRequest("adapter is empty; send a name, or null.", param="adapter")
+    if len({use.name for use in uses}) < len(uses) or len(uses) > MOST_ADAPTERS:
+        raise InvalidRequest(
+            f"adapter: up to {MOST_ADAPTERS} adapters may be named, each once.", param="adapter"
+        )
+    if any(abs(use.scale) > LARGEST_SCALE for use in uses):
+        raise InvalidRequest(
+            f"adapter: a scale lies between -{LARGEST_SCALE} and {LARGEST_SCALE}.", param="adapter"
+        )
+    if named is not None and uses != [AdapterUse(named)]:
+        raise InvalidRequest(
+            f"adapter differs from what the model's name asks for ({named}); send one of them.",
+            param="adapter",
+        )
+    return tuple(uses)
 
 
 def idle_fields(request: GenerationRequest) -> tuple[str, ...]:

@@ -6,13 +6,16 @@ It does not know what a body or a chunk looks like, nor what happens behind the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from slipstream.contracts.completion import Completion
 from slipstream.contracts.delta import Delta
 from slipstream.contracts.errors import Cancelled, Fault, Unavailable
+from slipstream.contracts.placement import Placement
 from slipstream.contracts.row import CancelReason
 from slipstream.serve import sse
 from slipstream.serve.api import Account, Parse, Parsed, Reply, Tally
@@ -23,7 +26,9 @@ from slipstream.serve.watch.meter import Meter
 from slipstream.serve.watch.rows import LiveRequests
 from slipstream.serve.wire import json_response, read_object
 
+T = TypeVar("T")
 Push = Callable[[int, Delta], Awaitable[None]]
+OPEN_RESPONSES = "openresponses-version"  # a header of whoever reads that specification
 
 
 def require_ready(engine: Engine) -> None:
@@ -40,6 +45,28 @@ async def left(receive: Receive) -> None:
     """Returns when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def attended(work: Coroutine[Any, Any, T], receive: Receive) -> T:
+    """What `work` gives. Ends it with the client, should it leave first, and raises Cancelled."""
+    working = asyncio.create_task(work)
+    watch = asyncio.create_task(left(receive))
+    try:
+        await asyncio.wait((working, watch), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise Cancelled(CancelReason.DISCONNECT, "The client left before it had its answer.")
+        return working.result()
+    finally:
+        watch.cancel()
+        working.cancel()
+        await asyncio.gather(watch, working, return_exceptions=True)
+
+
+def lane_headers(placement: Placement) -> dict[str, str]:
+    return {
+        "x-slipstream-lane": placement.lane.value,
+        "x-slipstream-reasons": ",".join(placement.reasons),
+    }
 
 
 class Generations:
@@ -77,31 +104,16 @@ class Generations:
                 names=self._names,
                 strict=self._strict,
                 rows_max=self._rows_max,
+                open_responses=OPEN_RESPONSES in Headers(scope=scope),
             )
             parsed = parse(body, context)
             meter.parsed()
-            runnings = await self._submit(parsed.completions, receive)
+            # Submitting may take as long as compiling a grammar does.
+            runnings = await attended(self._all_or_none(parsed.completions), receive)
             meter.placed(runnings)
             return Generation(parsed, runnings, self._keep_alive, self._live, meter)
 
         return handle
-
-    async def _submit(
-        self, completions: Sequence[Completion], receive: Receive
-    ) -> tuple[Running, ...]:
-        """Ends with the client, should it leave first: submitting may take as long as compiling
-        a grammar does. Raises Cancelled then."""
-        submitting = asyncio.create_task(self._all_or_none(completions))
-        watch = asyncio.create_task(left(receive))
-        try:
-            await asyncio.wait((submitting, watch), return_when=asyncio.FIRST_COMPLETED)
-            if not submitting.done():
-                raise Cancelled(CancelReason.DISCONNECT, "The client left before work began.")
-            return submitting.result()
-        finally:
-            watch.cancel()
-            submitting.cancel()
-            await asyncio.gather(watch, submitting, return_exceptions=True)
 
     async def _all_or_none(self, completions: Sequence[Completion]) -> tuple[Running, ...]:
         runnings: list[Running] = []
@@ -211,8 +223,4 @@ class Generation:
         )
 
     def _headers(self) -> dict[str, str]:
-        placement = self._runnings[0].report.placement
-        return {
-            "x-slipstream-lane": placement.lane.value,
-            "x-slipstream-reasons": ",".join(placement.reasons),
-        }
+        return lane_headers(self._runnings[0].report.placement)

@@ -22,6 +22,7 @@ MEDIA = frozenset(
 class Part(msgspec.Struct):
     type: str
     text: str | None = None
+    refusal: str | None = None
 
 
 class CalledFunction(msgspec.Struct):
@@ -38,6 +39,7 @@ class Call(msgspec.Struct):
 class ChatMessage(msgspec.Struct, kw_only=True):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
+    refusal: str | None = None  # what an assistant said instead
     name: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None  # another name of the same
@@ -68,9 +70,10 @@ def one(message: ChatMessage, where: str) -> Message:
         raise InvalidRequest(
             f"{where}.tool_calls: only an assistant calls tools.", param=f"{where}.tool_calls"
         )
-    if message.content is None and not message.tool_calls:
+    said = spoken(message, where)
+    if said is None and not message.tool_calls:
         raise InvalidRequest(f"{where}.content is missing.", param=f"{where}.content")
-    made: dict[str, Any] = {"role": role, "content": content(message.content, f"{where}.content")}
+    made: dict[str, Any] = {"role": role, "content": content(said, f"{where}.content")}
     if message.tool_calls:
         made["tool_calls"] = [
             call(item, f"{where}.tool_calls[{index}]")
@@ -82,6 +85,18 @@ def one(message: ChatMessage, where: str) -> Message:
         "tool_call_id": message.tool_call_id,
     }
     return made | {name: value for name, value in optional.items() if value is not None}
+
+
+def spoken(message: ChatMessage, where: str) -> str | list[Part] | None:
+    """The content, or the refusal that stands in for it."""
+    if message.refusal is None:
+        return message.content
+    if message.role != "assistant" or message.content:
+        raise InvalidRequest(
+            f"{where}.refusal: only an assistant refuses, and then says nothing else.",
+            param=f"{where}.refusal",
+        )
+    return message.refusal
 
 
 def content(given: str | list[Part] | None, where: str) -> str | list[dict[str, str]]:
@@ -98,6 +113,8 @@ def content(given: str | list[Part] | None, where: str) -> str | list[dict[str, 
 def text_of(part: Part, where: str) -> str:
     if part.type in MEDIA:
         raise InvalidRequest(f"{where}: this model reads text only, no {part.type}.", param=where)
+    if part.type == "refusal":
+        return refusal_of(part.refusal, where)
     if part.type != "text":
         raise InvalidRequest(
             f"{where}.type is {part.type[:40]!r}; it must be text.", param=f"{where}.type"
@@ -105,6 +122,12 @@ def text_of(part: Part, where: str) -> str:
     if part.text is None:
         raise InvalidRequest(f"{where}.text is missing.", param=f"{where}.text")
     return part.text
+
+
+def refusal_of(refusal: str | None, where: str) -> str:
+    if refusal is None:
+        raise InvalidRequest(f"{where}.refusal is missing.", param=f"{where}.refusal")
+    return refusal
 
 
 def call(given: Call, where: str) -> dict[str, Any]:

@@ -113,7 +113,8 @@ class Errors:
         try:
             await self._app(scope, receive, noted)
         except SlipstreamError as raised:
-            error = raised
+            # Its frames hold the request's body, and would form a ring with this one.
+            error = raised.with_traceback(None)
         except Exception:
             request_id = scope["state"]["request_id"]
             log.exception("request %s failed", request_id)

@@ -16,13 +16,21 @@ import msgspec
 
 from slipstream.contracts.report import Flushed
 from slipstream.serve import answers
+from slipstream.serve.adapters import (
+    AdapterList,
+    DeletedAdapter,
+    MountedAdapter,
+    MountRequest,
+)
 from slipstream.serve.anthropic.messages import CountRequest, MessagesRequest
+from slipstream.serve.embeddings import EmbeddingsRequest
 from slipstream.serve.errors import is_anthropic
 from slipstream.serve.middleware import OPEN_PATH
 from slipstream.serve.openai.chat import ChatRequest
 from slipstream.serve.openai.completions import TextRequest
 from slipstream.serve.queries import DetokenizeRequest, TokenizeRequest
 from slipstream.serve.responses.request import ResponsesRequest
+from slipstream.serve.watch import answers as watched
 
 Schema = Mapping[str, Any]
 
@@ -59,21 +67,38 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             answers.ItemList,
             query=("order", "after", "limit"),
         ),
-        "POST /v1/messages": Operation("Anthropic Messages", MessagesRequest, streams=True),
+        "POST /v1/messages": Operation(
+            "Anthropic Messages", MessagesRequest, answers.Message, streams=True
+        ),
         "POST /v1/messages/count_tokens": Operation(
             "The length of a prompt", CountRequest, answers.Counted
         ),
-        "GET /v1/models": Operation("What is served", None, answers.ModelList),
+        "POST /v1/embeddings": Operation("Embeddings", EmbeddingsRequest, answers.EmbeddingList),
+        "GET /v1/adapters": Operation("What is mounted", None, AdapterList),
+        "POST /v1/adapters": Operation("Mounts an adapter", MountRequest, MountedAdapter),
+        "DELETE /v1/adapters/{name}": Operation(
+            "Unmounts an adapter", None, DeletedAdapter, query=("when",)
+        ),
+        "GET /v1/models": Operation(
+            "What is served; in Anthropic's shape with the header anthropic-version",
+            None,
+            answers.ModelList,
+            query=("limit", "after_id", "before_id"),
+        ),
         "GET /v1/models/{name}": Operation("One name that is served", None, answers.Model),
         "POST /tokenize": Operation("Text to tokens", TokenizeRequest, answers.Tokens),
         "POST /detokenize": Operation("Tokens to text", DetokenizeRequest, answers.Prompt),
         "GET /health": Operation("Whether the driver loop turns", None, answers.Health),
         "GET /ready": Operation("Whether a model can answer", None, answers.Ready),
-        "GET /stats": Operation("Numbers", None, answers.Stats),
+        "GET /stats": Operation("Numbers", None, watched.Stats),
         "GET /model_info": Operation("What routers ask a worker", None, answers.ModelInfo),
         "POST /admin/cache/flush": Operation("Makes the prefix cache durable", None, Flushed),
-        "GET /admin/rows": Operation("Rows that wait or run", None, answers.RowList),
-        "DELETE /admin/rows/{name}": Operation("Ends a request", None, answers.CancelledRequest),
+        "GET /admin/latency": Operation("Percentiles of the last minute", None, watched.LatencyNow),
+        "GET /admin/prefixes": Operation("The prefix tree in outline", None, watched.Prefixes),
+        "GET /admin/traces": Operation("The last requests", None, watched.TraceList),
+        "GET /admin/traces/{name}": Operation("One request's way", None, watched.Trace),
+        "GET /admin/rows": Operation("Rows that wait or run", None, watched.RowList),
+        "DELETE /admin/rows/{name}": Operation("Ends a request", None, watched.CancelledRequest),
         "GET /openapi.json": Operation("This document"),
     }
 )

@@ -6,12 +6,14 @@ It does not know who implements it; tests use a scripted one.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Literal, Protocol
 
-from slipstream.contracts.completion import Completion, Message
+from slipstream.contracts.adapters import AdapterInfo, AdapterReport, Mounted
+from slipstream.contracts.completion import Completion, Message, PromptSize
 from slipstream.contracts.delta import Delta
 from slipstream.contracts.model import ModelInfo
-from slipstream.contracts.report import EngineStats, Flushed, Report, RowReport
+from slipstream.contracts.report import Embeddings, EngineStats, Flushed, Report, RowReport
 from slipstream.contracts.row import CancelReason
 from slipstream.contracts.trace import Hop, Moment
 
@@ -58,6 +60,25 @@ class Running(Protocol):
         ...
 
 
+class Adapters(Protocol):
+    """Those that are mounted; requests may ask for them by name."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    def listed(self) -> Sequence[AdapterReport]: ...
+
+    async def mount(self, name: str, path: Path) -> Mounted:
+        """Raises InvalidRequest, and Unavailable without memory; then nothing has changed."""
+        ...
+
+    async def unmount(self, name: str, *, when_idle: bool) -> AdapterInfo:
+        """Where `when_idle`, once the last row that runs with it has ended.
+
+        Raises NotFound, and InvalidRequest while it is in use."""
+        ...
+
+
 class Engine(Protocol):
     @property
     def state(self) -> State: ...
@@ -72,11 +93,22 @@ class Engine(Protocol):
         """The enforced context length, in tokens."""
         ...
 
+    @property
+    def adapters(self) -> Adapters: ...
+
     async def submit(self, completion: Completion) -> Running:
         """Raises a Refusal; then, or when it is cancelled, nothing was started."""
         ...
 
-    def count_tokens(self, completion: Completion) -> int:
+    async def embed(
+        self, inputs: Sequence[str | Sequence[int]], *, dimensions: int | None = None
+    ) -> Embeddings:
+        """The vectors of `inputs`, cut to `dimensions` entries. Cancelling it ends its rows.
+
+        Raises a Refusal before anything is computed; then Fault, Cancelled."""
+        ...
+
+    def count_tokens(self, completion: Completion) -> PromptSize:
         """How long its prompt is; nothing runs. Raises InvalidRequest."""
         ...
 
@@ -97,7 +129,7 @@ class Engine(Protocol):
     async def flush_cache(self) -> Flushed:
         """Returns when nothing of the prefix cache is missing on disk.
 
-        Raises InvalidRequest where there is no disk tier, Unavailable when it cannot be written."""
+        Without a disk tier there is nothing to do. Raises Unavailable when it cannot be written."""
         ...
 
     def stats(self) -> EngineStats: ...

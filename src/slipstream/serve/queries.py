@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope
 
 from slipstream.contracts.clock import Clock
 from slipstream.contracts.errors import InvalidRequest
+from slipstream.serve.anthropic import models as anthropic_models
 from slipstream.serve.anthropic.messages import parse_count
 from slipstream.serve.fields import Context, convert, ignored
 from slipstream.serve.generation import require_ready
@@ -24,12 +25,14 @@ from slipstream.serve.names import ServedNames
 from slipstream.serve.ports import Engine
 from slipstream.serve.wire import json_response, read_object
 
+MOST = 1 << 20  # characters or tokens: what takes longer would hold up everyone else's streams
+
 
 class TokenizeRequest(msgspec.Struct, kw_only=True):
     """`add_special_tokens` is by default true for a prompt, false for messages."""
 
     model: str | None = None
-    prompt: str | None = None
+    prompt: Annotated[str, Meta(max_length=MOST)] | None = None
     messages: list[ChatMessage] | None = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
@@ -37,7 +40,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
 
 class DetokenizeRequest(msgspec.Struct, kw_only=True):
     model: str | None = None
-    tokens: list[Annotated[int, Meta(ge=0)]]
+    tokens: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MOST)]
 
 
 class Queries:
@@ -55,13 +58,17 @@ class Queries:
 
     async def models(self, scope: Scope, receive: Receive) -> Response:
         require_ready(self._engine)
-        data = [self._model(name) for name in self._names.listed]
-        return json_response({"object": "list", "data": data})
+        names = (*self._names.listed, *self._names.adapted)
+        if anthropic_models.asks(scope):
+            entries = [self._anthropic_model(name) for name in names]
+            return json_response(anthropic_models.page(entries, scope))
+        return json_response({"object": "list", "data": [self._model(name) for name in names]})
 
     async def model(self, scope: Scope, receive: Receive) -> Response:
         require_ready(self._engine)
         name = self._names.resolve(scope["path_params"]["name"])
-        return json_response(self._model(name))
+        described = self._anthropic_model if anthropic_models.asks(scope) else self._model
+        return json_response(described(name))
 
     async def health(self, scope: Scope, receive: Receive) -> Response:
         reason = self._engine.health()
@@ -89,6 +96,7 @@ class Queries:
         solo = {"active": stats.solo.active, "submitted": stats.solo.submitted}
         memory = dataclasses.asdict(stats.memory)
         prefix = memory.pop("prefix")
+        del memory["segments"]  # GET /admin/prefixes has them
         return json_response(
             {
                 "model": self._engine.info.id,
@@ -113,6 +121,12 @@ class Queries:
                 "finish": stats.finish,
             }
         )
+
+    async def prefixes(self, scope: Scope, receive: Receive) -> Response:
+        """The heaviest branches of the prefix tree."""
+        memory = self._engine.stats().memory
+        segments = [dataclasses.asdict(one) for one in memory.segments]
+        return json_response({"entries": memory.prefix.entries, "segments": segments})
 
     async def flush_cache(self, scope: Scope, receive: Receive) -> Response:
         require_ready(self._engine)
@@ -148,8 +162,9 @@ class Queries:
         body = await read_object(scope, receive)
         context = Context(scope["state"]["request_id"], self._names, self._strict, rows_max=1)
         completion = parse_count(body, context)
-        answer = {"input_tokens": self._engine.count_tokens(completion)}
-        return json_response({**answer, **declared(completion.ignored)})
+        size = self._engine.count_tokens(completion)
+        unread = declared((*completion.ignored, *size.ignored))
+        return json_response({"input_tokens": size.tokens, **unread})
 
     async def detokenize(self, scope: Scope, receive: Receive) -> Response:
         require_ready(self._engine)
@@ -166,7 +181,12 @@ class Queries:
         answer = {"prompt": self._engine.detokenize(request.tokens)}
         return json_response({**answer, **declared(ignored(body, request, self._strict))})
 
+    def _anthropic_model(self, name: str) -> Mapping[str, Any]:
+        context = self._engine.context
+        return anthropic_models.entry(name, created=self._created, context=context)
+
     def _model(self, name: str) -> Mapping[str, Any]:
+        embeds = self._engine.info.pooling is not None
         return {
             "id": name,
             "object": "model",
@@ -174,7 +194,7 @@ class Queries:
             "owned_by": "slipstream",
             "root": self._engine.info.id,
             "max_model_len": self._engine.context,
-            "abilities": ["chat", "completions"],
+            "abilities": ["chat", "completions", *["embeddings"] * embeds],
         }
 
 

@@ -141,7 +141,7 @@ class FakeBackend:
             self._asked[spec.key] += 1
             return None
         self.opened.append(spec.key)
-        found = self.abilities.prefixes and not spec.prompt.prompt_logprobs
+        found = self.abilities.prefixes and spec.prompt.shares
         states = list(self._prefixes.find(spec)) if found else [0]
         return self._new(FakeRow(spec, list(spec.prompt.ids), states, cached=len(states) - 1))
 
@@ -261,7 +261,7 @@ class FakeBackend:
         return row
 
     def _remember(self, row: FakeRow) -> None:
-        if self.abilities.prefixes:
+        if self.abilities.prefixes and row.spec.prompt.pooling is None:
             self._prefixes.keep(row.spec, row.known[: row.computed], row.states)
 
     def _flying(self, row: FakeRow) -> bool:
@@ -273,6 +273,8 @@ class FakeBackend:
 
     def _drawn(self, row: FakeRow, token: int) -> Drawn:
         fault = self._fault("draw", [row.spec])
+        if fault is None and row.spec.prompt.pooling is not None:
+            return Drawn(row, 0, vector=row.states[-1].to_bytes(8, "little"))
         if fault is None:
             return Drawn(row, token)
         row.tainted = True

@@ -6,12 +6,12 @@ It does not know lanes, devices or HTTP, and reads no settings: defaults are giv
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from slipstream.contracts.completion import Completion, Message, ToolMode
-from slipstream.contracts.errors import ContextExceeded, InvalidRequest, ModelError
+from slipstream.contracts.errors import InvalidRequest, ModelError
 from slipstream.contracts.model import ModelInfo
 from slipstream.contracts.placement import Lane, Needs
 from slipstream.contracts.row import Prompt
@@ -20,7 +20,9 @@ from slipstream.text.answers import Answer, Answers
 from slipstream.text.boundaries import Rendered, boundaries
 from slipstream.text.detokenize import Detokenizer
 from slipstream.text.echo import Echo
+from slipstream.text.embedding import Embedder
 from slipstream.text.grammar import Compiled, GrammarCompiler
+from slipstream.text.room import Room
 from slipstream.text.sink import Sink
 from slipstream.text.stops import Stops
 from slipstream.text.template import ChatTemplate
@@ -29,9 +31,6 @@ from slipstream.text.volatile import settled
 
 MOST_STOPS = 16
 GENERATION_FIELDS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-LONG_TEXT = 1 << 18  # characters; a longer text is first counted piece by piece
-DENSE_TEXT = 16  # characters per token: no ordinary text packs as many
-SLICE = 1 << 16  # characters counted at a time
 FRESH_BITS = 52  # of a seed that is made here: a client in JavaScript can send it back
 
 
@@ -101,11 +100,10 @@ class Preparer:
         self._tokenizer = tokenizer
         self._template = template
         self._defaults = defaults
-        self._vocabulary = info.vocab_size
-        self._context = context
-        self._by_memory = False
+        self._room = room = Room(tokenizer, context, info.vocab_size)
         self._keep_volatile_line = keep_volatile_line
         self._max_tokens = max_tokens_default
+        self.embedder = Embedder(info, tokenizer, room)
         self._draw_seed = draw_seed
         own = tokenizer.eos_id  # chat models end turns with it, whatever their config.json says
         ends = [*info.eos_ids] if own is None else [own, *info.eos_ids]
@@ -115,8 +113,7 @@ class Preparer:
 
     def limit_context(self, context: int) -> None:
         """From now on no prompt is longer than `context` tokens: memory holds no more."""
-        self._context = context
-        self._by_memory = True
+        self._room.limit(context)
 
     def close(self) -> None:
         """Lets go of grammars that wait to be compiled."""
@@ -143,16 +140,17 @@ class Preparer:
         Raises InvalidRequest, and ContextExceeded when there is no room for one token more."""
         bound = self._answers.grammar(completion)
         assert (grammar is None) == (bound is None)
+        ignored = self.idle(completion)
         stop = _checked_stops(completion.stop)
         stop_ids = self._stop_ids(completion, stop)
         sampling = Sampling.resolve(completion.sampling, self._defaults, self._draw_seed())
-        self._check_ids(sampling.logit_bias, "logit_bias")
+        self._room.check_ids(sampling.logit_bias, "logit_bias")
         ids, rendered = self._read(completion)
         if completion.max_tokens is not None and completion.max_tokens < 1:
             raise InvalidRequest("max_tokens must be at least 1.", param="max_tokens")
-        room = self._context - len(ids)
+        room = self._room.context - len(ids)
         if room < 1:
-            raise self._exceeded(len(ids), completion.prompt_param)
+            raise self._room.exceeded(len(ids), completion.prompt_param)
         wanted = completion.max_tokens or self._max_tokens or room
         prompt = Prompt(
             ids=ids,
@@ -164,7 +162,7 @@ class Preparer:
             prompt_logprobs=completion.echo and completion.logprobs is not None,
             needs=Needs(
                 solo=completion.lane == Lane.SOLO,
-                adapters=tuple(name for name, _ in completion.adapters),
+                adapters=completion.adapters or (),
             ),
             priority=completion.priority,
             cache_salt=completion.cache_salt,
@@ -179,7 +177,7 @@ class Preparer:
             answer=Answer()
             if rendered is None
             else self._answers.answer(completion, rendered.text, bound),
-            ignored=self._idle(completion),
+            ignored=ignored,
             continues=completion.messages is None or completion.continue_final,
             echo=self._echo(completion, ids) if completion.echo else None,
         )
@@ -195,7 +193,7 @@ class Preparer:
         if completion.messages is not None:
             found, rendered = self._rendered(completion)
         elif completion.text is not None:
-            self._check_length(completion.text, param)
+            self._room.check_length(completion.text, param)
             found = self._tokenizer.encode(completion.text)
         else:
             found = list(completion.ids or ())
@@ -204,21 +202,24 @@ class Preparer:
             if bos is None:
                 raise InvalidRequest("The prompt is empty.", param=param)
             found = [bos]
-        self._check_ids(found, param)
+        self._room.check_ids(found, param)
         return tuple(found), rendered
 
     def _rendered(self, completion: Completion) -> tuple[list[int], Rendered]:
         text = self._render(completion, self._messages(completion))
         self._check_tools(completion, text)
-        self._check_length(text, completion.prompt_param)
+        self._room.check_length(text, completion.prompt_param)
         ids, spans = self._tokenizer.encode_placed(text)
         bos = self._tokenizer.bos_id
         doubled = int(bos is not None and ids[:2] == [bos, bos])
         return ids[doubled:], Rendered(text, spans[doubled:])
 
     def _messages(self, completion: Completion) -> Sequence[Message]:
+        return self._settled(completion)[0]
+
+    def _settled(self, completion: Completion) -> tuple[Sequence[Message], tuple[str, ...]]:
         messages = completion.messages or ()
-        return messages if self._keep_volatile_line else settled(messages)
+        return (messages, ()) if self._keep_volatile_line else settled(messages)
 
     def _render(
         self, completion: Completion, messages: Sequence[Message], **variables: object
@@ -245,10 +246,19 @@ class Preparer:
                     param="tools",
                 )
 
-    def _idle(self, completion: Completion) -> tuple[str, ...]:
+    def idle(self, completion: Completion) -> tuple[str, ...]:
+        """Its fields, and lines of its prompt, that change nothing with this model. Raises
+        InvalidRequest where the request must have none."""
         _, idle = self._answers.variables(completion.template_kwargs)
         own = "reasoning_effort"
-        return tuple(name if name == own else f"chat_template_kwargs.{name}" for name in idle)
+        found = [name if name == own else f"chat_template_kwargs.{name}" for name in idle]
+        found += self._settled(completion)[1]
+        if completion.strict and found:
+            raise InvalidRequest(
+                f"{found[0]} changes nothing with this model, and --strict refuses that.",
+                param=found[0],
+            )
+        return tuple(found)
 
     def _boundaries(self, completion: Completion, rendered: Rendered) -> tuple[int, ...]:
         def ending(messages: Sequence[Message], reply: bool) -> str:
@@ -258,40 +268,15 @@ class Preparer:
         final = completion.continue_final
         return boundaries(rendered, self._messages(completion), ending, continued=final)
 
-    def _check_length(self, text: str, param: str) -> None:
-        """Raises ContextExceeded for a text so long that it cannot fit, without reading all of it:
-        once there are twice as many tokens as can fit, which no seams between slices explain."""
-        if len(text) <= max(LONG_TEXT, DENSE_TEXT * self._context):
-            return
-        tokens = 0
-        for start in range(0, len(text), SLICE):
-            piece = text[start : start + SLICE]
-            tokens += len(self._tokenizer.encode(piece, add_special_tokens=False))
-            if tokens > 2 * self._context:
-                raise self._exceeded(tokens, param, at_least=True)
-
-    def _exceeded(self, tokens: int, param: str, at_least: bool = False) -> ContextExceeded:
-        return ContextExceeded(
-            tokens, self._context, param=param, at_least=at_least, by_memory=self._by_memory
-        )
-
     def _stop_ids(self, completion: Completion, stop: Sequence[str]) -> frozenset[int]:
         """The ids that end a row. A stop string that is a special token never shows in the text,
         so it ends the row by its id."""
-        self._check_ids(completion.stop_token_ids, "stop_token_ids")
+        self._room.check_ids(completion.stop_token_ids, "stop_token_ids")
         ids = {*completion.stop_token_ids}
         ids |= self._tokenizer.special_ids.intersection(map(self._tokenizer.id_of, stop))
         if not completion.ignore_eos:
             ids |= self._eos if completion.messages is None else self._eos | self._answers.ends
         return frozenset(ids)
-
-    def _check_ids(self, ids: Iterable[int], param: str) -> None:
-        for token in ids:
-            if not 0 <= token < self._vocabulary:
-                raise InvalidRequest(
-                    f"{token} is not a token of this model; ids are 0 to {self._vocabulary - 1}.",
-                    param=param,
-                )
 
     def _echo(self, completion: Completion, ids: Sequence[int]) -> Echo:
         text = self._tokenizer.decode(ids) if completion.text is None else completion.text

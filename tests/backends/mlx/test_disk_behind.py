@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
 from slipstream.backends.mlx.prefix.disk.behind import WriteBehind
 from slipstream.backends.mlx.prefix.disk.file import Kind, Label, Tensor
-from slipstream.backends.mlx.prefix.disk.tier import DiskTier
+from slipstream.backends.mlx.prefix.disk.tier import STUCK, DiskTier
 from slipstream.contracts.errors import Unavailable
+from slipstream.testing.clock import ManualClock
 
 from .disk import Failing, files
 
@@ -26,11 +29,13 @@ def anyio_backend() -> str:
 class Rig:
     """A tier with `count` segments to write."""
 
-    def __init__(self, folder: Failing, count: int) -> None:
+    def __init__(
+        self, folder: Failing, count: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self.left = count
         self.handed = asyncio.Event()  # all of them
         self.settled: list[bool] = []  # whether the one before was, at each unit
-        self.tier = DiskTier(folder, 1 << 20)
+        self.tier = DiskTier(folder, 1 << 20, now=now)
         self.tier.write_with(self.unit)
 
     def unit(self) -> bool:
@@ -68,6 +73,22 @@ async def test_a_flush_that_fails_says_why(folder):
     folder.write_error = errno.ENOSPC
     with pytest.raises(Unavailable, match="ENOSPC"):
         await WriteBehind(rig.tier, lambda: rig.left).flush(rig.run)
+    rig.tier.close()
+
+
+async def test_a_flush_to_a_disk_that_hangs_is_given_up(folder):
+    clock, back = ManualClock(), threading.Event()
+
+    class Hanging(Failing):
+        def write(self, name, pieces) -> None:
+            clock.advance(STUCK)
+            back.wait(60)
+
+    rig = Rig(Hanging(folder.path), 3, clock.now)
+    with pytest.raises(Unavailable, match="does not answer"):
+        await WriteBehind(rig.tier, lambda: rig.left, patience=0.01).flush(rig.run)
+    assert rig.left == 2
+    back.set()
     rig.tier.close()
 
 

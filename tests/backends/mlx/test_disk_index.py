@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -89,6 +91,42 @@ def test_a_process_that_holds_it_costs_a_miss_and_no_more(path):
     assert index.following("b", 1) == []
 
 
+def test_a_thread_that_does_not_come_back_costs_a_miss_and_no_more(path):
+    scanning, back = threading.Event(), threading.Event()
+
+    def scan():
+        scanning.set()
+        back.wait(60)
+        return [keys("a", 1)]
+
+    index = Index(path, scan, held=0.0)
+    index.add([keys("a", 1)])
+    spoil(path, "ids = NULL")
+    with ThreadPoolExecutor(1) as another:
+        slow = another.submit(index.oldest)
+        assert scanning.wait(10)
+        assert index.sizes() == {}
+        back.set()
+        assert slow.result(10) == [keys("a", 1)]
+    assert index.following("a", 1) == [keys("a", 1)]
+
+
+def spoil(path, change):
+    other = sqlite3.connect(path)
+    with other:
+        other.execute(f"UPDATE segment SET {change}")
+    other.close()
+
+
+def test_once_closed_it_holds_nothing_and_says_nothing(path, caplog):
+    index = Index(path, nothing)
+    index.add([keys("a", 1)])
+    index.close()
+    index.close()
+    assert index.sizes() == {}
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("damage", [b"", b"noise" * 1000, b"SQLite format 3\0" + b"\xff" * 4096])
 def test_a_damaged_file_is_made_anew(path, damage):
     path.write_bytes(damage)
@@ -106,15 +144,24 @@ def test_another_schema_is_made_anew(path):
     assert len(index.sizes()) == 1
 
 
-def test_a_row_that_was_changed_is_noticed_and_the_files_are_asked(path, caplog):
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ids = x'0100000002000000'",
+        "ids = NULL",
+        "model = CAST(x'71ff' AS TEXT)",
+        "bytes = NULL",
+        "bytes = 'many'",
+        "used = x'00'",
+        "kind = 'other'",
+    ],
+)
+def test_a_row_that_was_changed_is_noticed_and_the_files_are_asked(change, path, caplog):
     index = Index(path, lambda: [keys("a", 1)])
     index.add([keys("a", 1)])
-    other = sqlite3.connect(path)
-    with other:
-        other.execute("UPDATE segment SET ids = ?", (b"\1\0\0\0\2\0\0\0",))
-    other.close()
+    spoil(path, change)
     with caplog.at_level(logging.WARNING):
-        assert index.following("a", 1) == [keys("a", 1)]
+        assert index.oldest() == [keys("a", 1)]
     assert len(caplog.records) == 1
 
 

@@ -166,6 +166,58 @@ def test_a_disk_that_does_not_answer_is_given_up(tmp_path, caplog):
     tier.close()
 
 
+class Hanging(Folder):
+    """Writes nothing before `back`."""
+
+    def __init__(self, path) -> None:
+        super().__init__(path)
+        self.writing, self.back = threading.Event(), threading.Event()
+
+    def write(self, name, pieces) -> None:
+        self.writing.set()
+        self.back.wait(60)
+        super().write(name, pieces)
+
+
+def test_a_write_that_hangs_is_a_failure_until_it_is_done(tmp_path, caplog):
+    clock, folder = ManualClock(), Hanging(tmp_path)
+    tier = DiskTier(folder, 1 << 20, now=clock.now)
+    tier.write_with(lambda: True)
+    tier.put(label(1, 2, 3, 4), BODY)
+    assert tier.write_one()
+    clock.advance(STUCK)
+    assert not any(tier.write_one() for _ in range(3))
+    assert "does not answer" in str(tier.failure)
+    folder.back.set()
+    assert tier.settled.result(10)
+    assert tier.failure is None
+    tier.close()
+    assert len(caplog.records) == 1
+
+
+def test_closing_waits_for_a_write(tmp_path):
+    folder = Hanging(tmp_path)
+    tier = DiskTier(folder, 1 << 20)
+    tier.put(label(1, 2, 3, 4), BODY)
+    threading.Timer(0.01, folder.back.set).start()
+    tier.close()
+    assert len(files(tmp_path)) == 1
+
+
+def test_closing_does_not_wait_for_a_disk_that_hangs(tmp_path, caplog):
+    folder = Hanging(tmp_path)
+    tier = DiskTier(folder, 1 << 20)
+    tier.put(label(1, 2, 3, 4), BODY)
+    folder.writing.wait(10)
+    tier.close(0.0)
+    tier.close(0.0)
+    assert len(caplog.records) == 1
+    folder.back.set()
+    assert tier.settled.result(10), "what comes back late is still written"
+    assert len(files(tmp_path)) == 1
+    assert len(caplog.records) == 1
+
+
 def test_asking_for_more_than_is_taken_keeps_no_heap(tier):
     labels = [label(1, 2, 3, 4, start=0)]
     for start in range(4, 44, 4):

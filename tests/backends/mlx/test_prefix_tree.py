@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipstream.backends.mlx.prefix.tree import Node, PrefixTree, shared
+from slipstream.backends.mlx.prefix.tree import SPARE, Node, PrefixTree, shared
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,36 @@ def test_looking_up_walks_the_prompt_and_not_the_tree() -> None:
             put(tree, "a", (number, *range(20)), False)
         walked[entries] = len(list(tree._walk("a", (entries - 1, *range(20)))))
     assert walked[100] == walked[10_000] == 1
+
+
+def test_hits_without_end_leave_nothing_behind() -> None:
+    tree = PrefixTree(need_snapshots=False)
+    put(tree, "a", (1, 2, 3), False)
+    for _ in range(1000):
+        tree.find("a", (1, 2, 3), 3)
+    assert len(tree._leaves) <= SPARE + 2 * tree.entries
+
+
+def test_a_tenant_that_was_evicted_leaves_nothing_behind() -> None:
+    tree = PrefixTree(need_snapshots=False)
+    for number in range(50):
+        put(tree, f"tenant {number}", (1, 2, 3), False)
+        put(tree, f"tenant {number}", (1, 2, 4), False)
+    tree.evict(0)
+    assert list(nodes(tree)) == []
+
+
+def test_what_was_used_often_is_dropped_as_soon_as_it_is_its_turn() -> None:
+    tree = PrefixTree(need_snapshots=False)
+    for first in range(5):
+        put(tree, "a", (first, 9, 9), False)
+        for _ in range(100):
+            tree.find("a", (first, 9, 9), 3)
+    for first in (3, 1, 4, 0, 2):
+        tree.find("a", (first, 9, 9), 3)
+    for gone in (3, 1, 4, 0, 2):
+        tree.evict(tree.nbytes - 1)
+        assert tree.find("a", (gone, 9, 9), 3).length == 0
 
 
 @given(one=sequences, two=sequences)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import mlx.core as mx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parity import tiny
+from slipstream.backends.mlx.backend import MlxBackend
+from slipstream.backends.mlx.device import open_device
 from slipstream.backends.mlx.opening import PACKED, OpenModel
 from slipstream.backends.mlx.row import DeviceRow
 from slipstream.backends.mlx.segments import REVIEW, Costs, Packer, partition
+from slipstream.contracts.backend import Advance
+from slipstream.contracts.limits import MemoryLimits
 from slipstream.contracts.placement import Lane
 from slipstream.contracts.row import Prompt, RowSpec
 
@@ -89,6 +95,58 @@ def test_a_rectangle_takes_no_more_than_its_rows_were_promised(
     packer = Packer(model.packable, COSTS, token_bytes=100)
     _, segments = packer.arrange(rows, dict.fromkeys(rows, 1))
     assert bool(segments) is packed
+
+
+def test_rows_that_leave_take_their_room_along(model: OpenModel) -> None:
+    rows = [decoding(model, key, 100) for key in range(8)]
+    for row in rows:
+        row.promised = 256 * 100
+    packer = Packer(model.packable, COSTS, token_bytes=100)
+    packer.arrange(rows, dict.fromkeys(rows, 1))
+    before = [kept(row) for row in rows]
+    for left in (rows[:4], rows[2:4]):
+        packer.arrange(left, dict.fromkeys(left, 1))
+        held = sum(segment.tokens * 100 for segment in packer.segments)
+        assert held <= sum(row.promised for row in left)
+        assert all(mx.array_equal(kept(row), before[row.spec.key]) for row in left)
+
+
+def kept(row: DeviceRow) -> mx.array:
+    """The keys of its first layer."""
+    cache = row.caches[0]
+    keys = cache.buffers()[0] if row.segment else cache.keys
+    return keys[..., : row.computed, :]
+
+
+@pytest.mark.parametrize("prefix", [0, 1 << 26])
+@pytest.mark.parametrize("tokens", [6, 50])
+def test_the_gauge_stays_within_what_live_rows_were_promised(tokens: int, prefix: int) -> None:
+    backend = MlxBackend(
+        tiny.build("llama"),
+        open_device(),
+        tiny.VOCABULARY,
+        limits=MemoryLimits(prefix_cache=prefix),
+        level=PACKED,
+        costs=Costs(row=1.0, segment=0.1, column=1e-6),
+    )
+    live: list[Any] = []
+    packed = 0
+    for key in range(24):
+        prompt = Prompt(ids=tuple(range(3, 33)), max_tokens=tokens)
+        spec = RowSpec(key=key, lane=Lane.GROUP, prompt=prompt, deadline=0.0)
+        row: Any = backend.open(spec)
+        live.append(row)
+        while len(live) == 8 or row.drawn == 0:
+            backend.launch([Advance(row, row.pending) for row in live if not row.exhausted])
+            assert backend.memory().kv <= len(live) * backend.project(spec)
+            packed = max(packed, len(backend._packer.segments))
+            ended = live[:4] if row.drawn == 5 else []
+            for one in ended:
+                backend.collect(0)
+                backend.release(one)
+                live.remove(one)
+        backend.collect(0)
+    assert packed, "nothing was packed"
 
 
 def test_an_arrangement_stays_while_it_is_good_enough(model: OpenModel) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import mlx.core as mx
 import mlx.nn as nn
 
+from slipstream.backends.mlx.adapters.rack import Rack
 from slipstream.backends.mlx.attention import folded, kernel
-from slipstream.backends.mlx.budget import hold, share_out
-from slipstream.backends.mlx.check import Verdict, find_level
+from slipstream.backends.mlx.budget import Budget, hold, share_out
+from slipstream.backends.mlx.check import Verdict, find_level, recheck
 from slipstream.backends.mlx.costs import measure
 from slipstream.backends.mlx.device import Device
-from slipstream.backends.mlx.footprint import footprint
+from slipstream.backends.mlx.embed import has_states
+from slipstream.backends.mlx.footprint import coded, footprint
 from slipstream.backends.mlx.group import Group, states
+from slipstream.backends.mlx.kv.plan import Codings
 from slipstream.backends.mlx.load import weight_bytes
 from slipstream.backends.mlx.opening import OpenModel
 from slipstream.backends.mlx.prefix.disk.tier import DiskTier
@@ -21,6 +24,7 @@ from slipstream.backends.mlx.prefix.store import PrefixStore
 from slipstream.backends.mlx.row import DeviceRow, forked
 from slipstream.backends.mlx.segments import Costs, Packer
 from slipstream.contracts.backend import Advance, Drawn, Memory, PrefixStats, Row
+from slipstream.contracts.kv import KvScheme
 from slipstream.contracts.limits import MemoryLimits
 from slipstream.contracts.placement import Abilities, Lane, Reason
 from slipstream.contracts.row import RowSpec
@@ -46,31 +50,44 @@ class MlxBackend:
         level: int | None = None,
         costs: Costs | None = None,
         disk: Callable[[], DiskTier] | None = None,
+        kv_layers: Mapping[int, KvScheme] | None = None,
     ) -> None:
         """`chunk`: most tokens of a row in one forward. `disk` opens the second tier of the prefix
-        cache, which is borrowed. Raises ModelError when nothing fits."""
-        self._budget = share_out(device, weight_bytes(model), limits)
-        hold(device, self._budget)
+        cache, which is borrowed. `kv_layers`: see kv.plan.codings. Raises ModelError when nothing
+        fits, or the KV scheme does not fit the model."""
+        self._whole = share_out(device, weight_bytes(model), limits)
+        hold(device, self._whole)
         self._chunk = chunk
         self._rows: dict[int, DeviceRow] = {}
         self.model = OpenModel(model, vocab_size, folded if device.is_cpu else kernel)
-        self.verdict = self._opened(vocab_size, level)
+        codes = coded(self.model, limits.kv_scheme, kv_layers)
+        self.verdict = self._opened(vocab_size, level, codes)
         self._footprint = footprint(self.model)
+        self._has_states = has_states(self.model)
         self._packer = Packer(
-            self.model.packable, costs or measure(self.model), self._footprint.per_token
+            self.model.packable, costs or measure(self.model), self._footprint.widest
         )
-        keeps = self._budget.prefix > 0
+        keeps = self._whole.prefix > 0
         self._group = Group(self.model, self._packer, can_wait=device.is_cpu, hands_over=keeps)
         tier = disk() if disk is not None and keeps else None
-        self._prefix = PrefixStore(self.model, self._budget.prefix, tier) if keeps else None
+        self.adapters = Rack(self.model, self._room_for_adapters, self._group.forget_adapters)
+        self._prefix = (
+            PrefixStore(self.model, self._whole.prefix, tier, self.adapters.space)
+            if keeps
+            else None
+        )
 
-    def _opened(self, vocab_size: int, level: int | None) -> Verdict:
+    def _opened(self, vocab_size: int, level: int | None, codes: Codings | None) -> Verdict:
         if not self.model.mixers_found:
+            self.model.code(codes)
             return Verdict(0, ("no module that takes a cache was found in the layers",))
-        if level is None:
-            return find_level(self.model, vocab_size)
-        self.model.set_level(level)
-        return Verdict(level, ())
+        if level is not None:
+            self.model.set_level(level)
+            self.model.code(codes)
+            return Verdict(level, ())
+        found = find_level(self.model, vocab_size)
+        self.model.code(codes)
+        return found if codes is None else recheck(self.model, vocab_size, found)
 
     @property
     def _obstacle(self) -> Reason | None:
@@ -82,20 +99,30 @@ class MlxBackend:
     def abilities(self) -> Abilities:
         return Abilities(
             obstacle=self._obstacle,
+            adapters=self.adapters.names,
             context=self._footprint.longest(self._budget.kv, self._chunk),
+            states=self._has_states,
             prefixes=self._prefix is not None,
             snapshots=self._prefix is not None and self._prefix.snapshots,
         )
 
+    @property
+    def _budget(self) -> Budget:
+        return self._whole.with_adapters(self.adapters.nbytes)
+
+    def _room_for_adapters(self) -> int:
+        """Bytes that adapters may take together: within their own bound, beside rows that run."""
+        return min(self._whole.adapters, self._whole.beside_rows(self._promised))
+
     def project(self, spec: RowSpec) -> int:
-        return self._footprint.at(spec.length_limit, self._chunk)
+        return self._footprint.most(spec.length_limit, self._chunk)
 
     def open(self, spec: RowSpec) -> Row | None:
-        # A prompt that wants its own tokens scored has to run through them all.
-        reuse = self._prefix is not None and not spec.prompt.prompt_logprobs
+        reuse = self._prefix is not None and spec.prompt.shares
         if reuse and not self._fetched(spec):
             return None
         row = DeviceRow(spec, self.model.new_caches(), self.project(spec))
+        self.adapters.give(row)
         self._rows[spec.key] = row
         if self._prefix is not None:
             if reuse:
@@ -130,6 +157,8 @@ class MlxBackend:
         assert source.pending and not source.drawn
         made = DeviceRow(spec, [forked(c) for c in source.caches], self.project(spec))
         made.computed = made.cached = source.computed
+        self.adapters.give(made)
+        made.turned = source.turned
         self._rows[spec.key] = made
         return made
 
@@ -152,11 +181,12 @@ class MlxBackend:
         mine = self._rows.pop(row.spec.key, None)
         if mine is None:
             return
-        if self._prefix is not None:
+        if self._prefix is not None and mine.spec.prompt.pooling is None:
             self._prefix.take(mine)
             self._give_way()
         if mine.segment is not None:
             mine.segment.remove(mine)
+        self.adapters.take(mine)
         mine.released = True
         mine.caches = []
         mine.tail = None
@@ -166,7 +196,7 @@ class MlxBackend:
         mx.eval([[s.keys, s.values] for s in self._packer.segments])
 
     def memory(self) -> Memory:
-        rows = sum(self._footprint.at(row.computed) for row in self._rows.values())
+        rows = sum(self._footprint.at(row.computed) for row in self._rows.values() if row.caches)
         prefix = self._prefix.stats() if self._prefix is not None else PrefixStats()
         return Memory(
             weights=self._budget.weights,
@@ -177,6 +207,7 @@ class MlxBackend:
             peak=mx.get_peak_memory(),
             budget=self._budget.total,
             prefix=prefix,
+            segments=self._prefix.outline.look(busy=bool(self._rows)) if self._prefix else (),
         )
 
     def close(self) -> None:

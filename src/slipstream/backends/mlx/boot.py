@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from slipstream.backends.mlx.device import REFERENCE, load_blas, open_device
 from slipstream.backends.mlx.prefix.disk.tier import DiskTier
-from slipstream.contracts.backend import Backend
+from slipstream.contracts.backend import Adapting
 from slipstream.contracts.limits import MemoryLimits
 from slipstream.contracts.model import ModelInfo
 
@@ -19,7 +19,7 @@ def boot(
     memory: MemoryLimits,
     chunk: int,
     disk: Callable[[], DiskTier] | None = None,
-) -> Backend:
+) -> Adapting:
     """Loads `info`'s weights and opens the model; to be called on the device thread.
 
     `chunk`: most tokens of a row in one forward. `disk` opens the disk tier, where there is one.
@@ -33,6 +33,7 @@ def boot(
         )
     # After the BLAS, never before it.
     from slipstream.backends.mlx.backend import MlxBackend
+    from slipstream.backends.mlx.kv.config import layers_of
     from slipstream.backends.mlx.load import load_model
 
     backend = MlxBackend(
@@ -42,7 +43,10 @@ def boot(
         limits=memory,
         chunk=chunk,
         disk=disk,
+        kv_layers=layers_of(memory.kv_scheme, info.path),
     )
+    if memory.kv_scheme.codes:
+        log.info("rows hold keys and values as %s", memory.kv_scheme)
     log.info("sharing level %d on %s %s", backend.verdict.level, device.kind, blas.name)
     for note in backend.verdict.notes:
         log.debug("self-check: %s", note)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mlx.core as mx
 
@@ -13,18 +13,34 @@ from slipstream.contracts.limits import MemoryLimits
 SHARE = 0.75  # of the device's memory, when no budget is given
 RESERVE = 0.05  # of the budget, for what a forward needs beside weights and caches
 PREFIX_SHARE = 0.25  # of what weights and reserve leave
+ADAPTER_SHARE = 0.1  # likewise
 GB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """Bytes. `kv` bounds what live rows may hold, `prefix` the prefix cache; the two overlap, and
-    rows come first: the cache gives way to them."""
+    rows come first: the cache gives way to them. `adapters` bounds those that are mounted."""
 
     total: int
     weights: int
     kv: int
     prefix: int
+    adapters: int = 0
+
+    def with_adapters(self, nbytes: int) -> Budget:
+        """What there is with adapters of so many bytes among the weights."""
+        left = free(self.total, self.weights + nbytes)
+        return replace(
+            self,
+            weights=self.weights + nbytes,
+            kv=min(self.kv, left),
+            prefix=min(self.prefix, left),
+        )
+
+    def beside_rows(self, promised: int) -> int:
+        """Bytes that are left while rows are promised `promised` bytes."""
+        return self._free - promised
 
     def prefix_beside(self, promised: int) -> int:
         """Most bytes of the prefix cache while rows are promised `promised` bytes."""
@@ -66,4 +82,11 @@ def share_out(device: Device, weights: int, limits: MemoryLimits) -> Budget:
         )
     prefix = int(left * PREFIX_SHARE) if limits.prefix_cache is None else limits.prefix_cache
     kv = left if limits.kv_budget is None else min(limits.kv_budget, left)
-    return Budget(total=total, weights=weights, kv=kv, prefix=min(prefix, left))
+    share = int(left * ADAPTER_SHARE)
+    return Budget(
+        total=total,
+        weights=weights,
+        kv=kv,
+        prefix=min(prefix, left),
+        adapters=share if limits.adapters is None else limits.adapters,
+    )

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from slipstream.backends.mlx.budget import allowed, share_out
 from slipstream.backends.mlx.device import Device
-from slipstream.backends.mlx.footprint import Footprint, footprint
+from slipstream.backends.mlx.footprint import Footprint, TurningFootprint, coded, footprint
+from slipstream.backends.mlx.kv.config import layers_of
 from slipstream.backends.mlx.load import map_model, weight_bytes
-from slipstream.backends.mlx.opening import OpenModel
+from slipstream.backends.mlx.opening import FUSED, OpenModel
 from slipstream.contracts.errors import ModelError
 from slipstream.contracts.limits import MemoryLimits
 
@@ -25,7 +26,7 @@ class Fit:
     budget: int
     weights: int
     kv_budget: int
-    row: Footprint
+    row: Footprint | TurningFootprint
     obstacle: str | None = None
 
     def longest(self, rows: int) -> int | None:
@@ -34,7 +35,7 @@ class Fit:
 
     def rows(self, tokens: int) -> int:
         """How many rows of `tokens` tokens fit."""
-        return self.kv_budget // self.row.at(tokens)
+        return self.kv_budget // self.row.most(tokens)
 
 
 def measure(path: Path, vocab_size: int, device: Device, limits: MemoryLimits) -> Fit:
@@ -51,6 +52,14 @@ def measure(path: Path, vocab_size: int, device: Device, limits: MemoryLimits) -
         budget=allowed(device, limits),
         weights=weights,
         kv_budget=kv_budget,
-        row=footprint(OpenModel(model, vocab_size)),
+        row=_row(OpenModel(model, vocab_size), path, limits),
         obstacle=obstacle,
     )
+
+
+def _row(model: OpenModel, path: Path, limits: MemoryLimits) -> Footprint | TurningFootprint:
+    """A row's bytes, where the self-check finds nothing against sharing."""
+    if model.fusible:
+        model.set_level(FUSED)
+    model.code(coded(model, limits.kv_scheme, layers_of(limits.kv_scheme, path)))
+    return footprint(model)

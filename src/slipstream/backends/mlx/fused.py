@@ -17,6 +17,8 @@ import mlx.nn as nn
 from mlx_lm.models.base import scaled_dot_product_attention
 
 from slipstream.backends.mlx.attention import Attend
+from slipstream.backends.mlx.kv.attention import attend
+from slipstream.backends.mlx.kv.cache import CodedCache
 from slipstream.backends.mlx.mixer import Bundle, Forward, LayerCaches, Mixer, Stage
 from slipstream.backends.mlx.packed import Segment
 
@@ -125,6 +127,15 @@ class FusedAttention(Mixer):
     def _one(self, q: mx.array, k: mx.array, v: mx.array, mask: mx.array | None) -> mx.array:
         return self._attend(q, k, v, scale=self._shape.scale, mask=mask, sinks=self._sinks)
 
+    def _coded(
+        self, cache: CodedCache, q: mx.array, k: mx.array, v: mx.array, mask: Any
+    ) -> mx.array:
+        """One row's, read from its codes: (1, heads, n, size) -> (n, heads, 1, size)."""
+        keys, values = cache.append(k, v)
+        scale, sinks = self._shape.scale, self._sinks
+        output = attend(q, keys, values, cache.coding, scale=scale, mask=mask, sinks=sinks)
+        return output.transpose(2, 1, 0, 3)
+
     def _singles(
         self,
         forward: Forward,
@@ -141,8 +152,11 @@ class FusedAttention(Mixer):
                 a[span.start : span.stop].transpose(2, 1, 0, 3) for a in (queries, keys, values)
             )
             own = caches.of(span)
-            k, v = own.update_and_fetch(k, v)
             mask = None if masks is None else masks.items[index]
+            if isinstance(own, CodedCache):
+                outputs.append(self._coded(own, q, k, v, mask))
+                continue
+            k, v = own.update_and_fetch(k, v)
             if span.size == 1 and mask is None:
                 outputs.append(self._one(q, k, v, None))
                 continue

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
+from slipstream.backends.mlx.adapters.blend import Blends
+from slipstream.backends.mlx.embed import Pooled, hearing, pool, pools
 from slipstream.backends.mlx.launch import Guidance, Launch, contained
 from slipstream.backends.mlx.opening import OpenModel
 from slipstream.backends.mlx.packed import Slot
@@ -33,6 +35,7 @@ class Done:
     drawing: tuple[DeviceRow, ...]
     logits: mx.array
     scores: tuple[tuple[Score, Ranks], ...]
+    pooled: tuple[Pooled, ...] = ()
 
 
 class Group:
@@ -46,6 +49,7 @@ class Group:
         self._can_wait = can_wait
         self._hands_over = hands_over
         self._sampler = Sampler(can_wait=can_wait)
+        self._blends = Blends()
         self._flying: deque[Launch] = deque()
 
     def launch(self, plan: Sequence[Advance], *, alone: bool) -> None:
@@ -59,8 +63,12 @@ class Group:
             picked = Picked(mx.argmax(done.logits, axis=-1))
         waited = [picked.tokens, *(picked.ranks.arrays if picked.ranks else [])]
         waited += [array for _, ranks in done.scores for array in ranks.arrays]
+        waited += [one.vector for one in done.pooled]
+        waited += [row.pooled for row in sizes if row.pooled is not None and row.pending]
         mx.async_eval(waited, [states(row) for row in sizes if row.pending])
-        self._flying.append(Launch(done.drawing, picked, done.scores, guidance))
+        self._flying.append(Launch(done.drawing, picked, done.scores, guidance, done.pooled))
+        for one in done.pooled:
+            one.row.feed(0)  # it stands for the vector
         if guidance.forced:
             self._sampler.forget()
         for place, row in enumerate(done.drawing):
@@ -70,9 +78,37 @@ class Group:
                 row.draw(Tail(picked.tokens, place))
             if row.exhausted and row.segment is not None and not self._hands_over:
                 row.segment.remove(row)
+                row.caches = []  # nothing more is computed
 
     def forward(self, sizes: Mapping[DeviceRow, int], *, alone: bool = False) -> Done:
-        """Advances each row by its size."""
+        """Advances each row by its size.
+
+        A row whose caches turn to codes on the way gets there in a forward of its own, so that its
+        tokens fall into forwards alike in any company."""
+        start = self._model.turns_at
+        first = {
+            row: start - row.computed
+            for row, size in sizes.items()
+            if row.computed < start < row.computed + size
+        }
+        scores = self._forward(first, alone=alone).scores if first else ()
+        self._turn([row for row in sizes if not row.turned and row.computed >= start > 0])
+        done = self._forward(
+            {row: size - first.get(row, 0) for row, size in sizes.items()}, alone=alone
+        )
+        return replace(done, scores=scores + done.scores)
+
+    def _turn(self, rows: Sequence[DeviceRow]) -> None:
+        """Puts what `rows` hold into codes; each stands where its model's scheme begins."""
+        codings = self._model.codings
+        for row in rows:
+            assert codings is not None
+            if row.segment is not None:
+                row.segment.evict(row)
+            codings.turn(row.caches)
+            row.turned = True
+
+    def _forward(self, sizes: Mapping[DeviceRow, int], *, alone: bool) -> Done:
         rows, segments = list(sizes), []
         if not alone:
             rows, segments = self._packer.arrange(rows, sizes)
@@ -81,17 +117,23 @@ class Group:
             segment.begin()
         tokens = joined(pieces)[None]
         heads = heads_over(rows, sizes)
-        if alone:
-            logits = self._model.plain(tokens, rows[0].caches, heads.tokens)
-        else:
-            forward = forward_over(rows, sizes, segments)
-            logits = self._model.logits(tokens, forward, heads.tokens)
+        blend = self._blends.of(rows, sizes)
+        with hearing(self._model.stage, pools(rows)) as heard:
+            if alone:
+                logits = self._model.plain(tokens, rows[0].caches, heads.tokens, blend)
+            else:
+                forward = forward_over(rows, sizes, segments)
+                logits = self._model.logits(tokens, forward, heads.tokens, blend)
         scores = tuple((score, self._ranks(logits, score)) for score in heads.scores)
         if scores and heads.drawing:
             logits = logits[mx.array(heads.lines)]
         elif scores:
             logits = logits[-1:]
-        return Done(heads.drawing, logits, scores)
+        return Done(heads.drawing, logits, scores, tuple(pool(rows, sizes, heard)))
+
+    def forget_adapters(self) -> None:
+        """One has gone: nothing of it stays behind."""
+        self._blends.forget()
 
     def collect(self, keep: int) -> list[Drawn]:
         """Reads launches until `keep` are in flight. On an error no launch stays in flight."""

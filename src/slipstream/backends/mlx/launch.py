@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from slipstream.backends.mlx.embed import Pooled
 from slipstream.backends.mlx.row import DeviceRow
 from slipstream.backends.mlx.sampler import Picked, Ranks
 from slipstream.backends.mlx.step import Score
@@ -30,12 +31,14 @@ class Launch:
         picked: Picked,
         scores: Sequence[tuple[Score, Ranks]],
         guidance: Guidance,
+        pooled: Sequence[Pooled] = (),
     ) -> None:
         self._rows = tuple(rows)
         self._epochs = tuple(row.epoch for row in rows)
         self._picked = picked
         self._scores = tuple(scores)
         self._guidance = guidance
+        self._pooled = tuple(pooled)
         self._drawn: list[tuple[DeviceRow, Drawn]] | None = None
 
     def read(self) -> list[Drawn]:
@@ -57,7 +60,8 @@ class Launch:
         for place, (row, epoch) in enumerate(zip(self._rows, self._epochs, strict=True)):
             if not row.released and row.epoch == epoch:
                 found += ((row, drawn) for drawn in self._of(row, tokens[place], ranked.get(place)))
-        return found
+        vectors = ((one.row, one.read()) for one in self._pooled)
+        return found + [(row, drawn) for row, drawn in vectors if drawn is not None]
 
     def _of(
         self, row: DeviceRow, token: int, ranked: tuple[float, list[Ranked]] | None

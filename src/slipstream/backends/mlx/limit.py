@@ -16,6 +16,7 @@ import mlx.core as mx
 from mlx_lm.models.cache import BatchKVCache, KVCache
 
 from slipstream.backends.mlx.costs import measure
+from slipstream.backends.mlx.device import open_device
 from slipstream.backends.mlx.group import Group
 from slipstream.backends.mlx.opening import OpenModel
 from slipstream.backends.mlx.row import DeviceRow
@@ -62,7 +63,7 @@ class Skew:
 
 def ours(model: OpenModel, lengths: Sequence[int], joining: int, steps: int) -> Skew:
     """Rows of `lengths` in a group as it runs; a row of `joining` tokens joins, then leaves."""
-    group = Group(model, Packer(model.packable, measure(model)), can_wait=True)
+    group = Group(model, Packer(model.packable, measure(model)), can_wait=open_device().is_cpu)
     rows = [_row(model, key, length) for key, length in enumerate(lengths)]
 
     def step(live: Sequence[DeviceRow]) -> None:

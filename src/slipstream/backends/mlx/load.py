@@ -12,6 +12,7 @@ from mlx.utils import tree_flatten, tree_map
 from mlx_lm.utils import load_model as load_mlx_lm
 
 from slipstream.backends.mlx.device import Device
+from slipstream.backends.mlx.headless import headless
 from slipstream.contracts.errors import ModelError
 
 
@@ -27,7 +28,7 @@ def map_model(path: Path, device: Device) -> nn.Module:
 
 def _loaded(path: Path, device: Device, evaluate: Callable[[Any], None]) -> nn.Module:
     try:
-        model, _ = load_mlx_lm(path, lazy=True)
+        model, _ = load_mlx_lm(path, lazy=True, **headless(path))
         if device.is_cpu:
             to_float32(model)
         evaluate(model.parameters())

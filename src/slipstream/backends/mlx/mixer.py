@@ -54,9 +54,15 @@ class Stage:
     def __init__(self) -> None:
         self.forward: Forward | None = None
         self.heads: Sequence[int] | None = None  # tokens whose logits are wanted; None: all
+        self.blend: Any = None  # the adapters of its tokens, adapters.blend.Blend, if any
+        self.place: Span | None = None  # the tokens that a mixer serves alone now; None: all
+        self.routes: mx.array | None = None  # the experts of each token, below a Router
+        self.heard: list[mx.array] | None = None  # what the head was given; None: do not keep it
 
     def wanted(self, x: mx.array) -> mx.array:
         """(1, tokens, width) -> (1, heads, width)."""
+        if self.heard is not None:
+            self.heard.append(x)
         if self.heads is None or len(self.heads) == x.shape[1]:
             return x
         return x[:, mx.array(self.heads)]
@@ -123,10 +129,14 @@ class Mixer(Holder):
             return self.held(x, *args, **kwargs)
         tokens = x.shape[1]
         results = []
-        for index, span in enumerate(forward.spans):
-            own = [narrow(a, index, span, tokens) for a in (x, *args)]
-            named = {k: narrow(a, index, span, tokens) for k, a in kwargs.items()}
-            results.append(self.held(*own, **named))
+        try:
+            for index, span in enumerate(forward.spans):
+                self._stage.place = span
+                own = [narrow(a, index, span, tokens) for a in (x, *args)]
+                named = {k: narrow(a, index, span, tokens) for k, a in kwargs.items()}
+                results.append(self.held(*own, **named))
+        finally:
+            self._stage.place = None
         return join(results, forward.spans)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -15,7 +15,12 @@ from mlx_lm.models.cache import KVCache, make_prompt_cache
 
 from slipstream.backends.mlx.attention import Attend, kernel
 from slipstream.backends.mlx.fused import FusedAttention, Shape, shape_of
-from slipstream.backends.mlx.mixer import Forward, Holder, LayerCaches, Mixer, Stage
+from slipstream.backends.mlx.kv.cache import Coding
+from slipstream.backends.mlx.kv.plan import Codings
+from slipstream.backends.mlx.mixer import Bundle, Forward, Holder, LayerCaches, Mixer, Stage
+
+if TYPE_CHECKING:
+    from slipstream.backends.mlx.adapters.blend import Blend
 
 GENERIC, FUSED, PACKED = 1, 2, 3
 
@@ -48,6 +53,7 @@ class OpenModel:
         self._attend = attend
         self.stage = Stage()
         self.level = GENERIC
+        self.codings: Codings | None = None
         self._mixers = list(find_mixers(model.layers))
         for name, parent, held in self._mixers:
             parent[name] = Mixer(held, self.stage)
@@ -74,9 +80,51 @@ class OpenModel:
         parent = self.model.layers[layer]
         return next(parent[name] for name, owner, _ in self._mixers if owner is parent)
 
+    def code(self, codings: Codings | None) -> None:
+        """From now on rows hold keys and values as `codings` say."""
+        self.codings = codings
+        self.set_level(self.level)
+
     def new_caches(self) -> list[Any]:
         """One row's caches, empty."""
+        return self.plain_caches() if self.turns_at else self.coded_caches()
+
+    def plain_caches(self) -> list[Any]:
+        """As the model comes with them."""
         return make_prompt_cache(self.model)
+
+    def coded_caches(self) -> list[Any]:
+        """In the form that the rows' caches have in the end."""
+        plain = self.plain_caches()
+        return plain if self.codings is None else self.codings.coded(plain)
+
+    @property
+    def turns_at(self) -> int:
+        """Tokens after which a row's caches turn to codes; 0 when they do not, or begin so."""
+        return 0 if self.codings is None else self.codings.start
+
+    @property
+    def forms(self) -> Sequence[str]:
+        """The names of the forms in which rows hold keys and values, the last one first; that of
+        the model's own type is empty."""
+        if self.codings is None:
+            return ("",)
+        return (self.codings.name, "") if self.turns_at else (self.codings.name,)
+
+    @property
+    def expanding(self) -> Sequence[Coding]:
+        """Of the caches whose keys and values are decoded whole for each forward."""
+        if self.codings is None:
+            return ()
+        fused = {(index,) for index in self.reading}
+        return [coding for path, coding in self.codings.by_path.items() if path not in fused]
+
+    @property
+    def reading(self) -> Sequence[int]:
+        """The layers that attend to codes as they are."""
+        if self.codings is None or self.level < FUSED:
+            return ()
+        return [index for index in self.shapes if (index,) in self.codings.by_path]
 
     @property
     def fusible(self) -> Sequence[int]:
@@ -122,34 +170,54 @@ class OpenModel:
             mx.zeros((1, a.shape[-1] // size, length, size), a.dtype) for a in (keys, values)
         )
 
-    def attention(self, layer: int, hidden: mx.array, forward: Forward) -> mx.array:
-        """One fused layer's mixer alone, over a forward of single tokens."""
+    def attention(
+        self, layer: int, hidden: mx.array, forward: Forward, mask: Any = None
+    ) -> mx.array:
+        """One fused layer's mixer alone, over a forward of single tokens, or of one row's under
+        `mask`."""
+        masks = None if mask is None else Bundle((mask,))
         self.stage.forward = forward
         try:
-            return self.mixer(layer)(hidden, None, LayerCaches(forward, (layer,)))
+            return self.mixer(layer)(hidden, masks, LayerCaches(forward, (layer,)))
         finally:
             self.stage.forward = None
 
-    def logits(self, tokens: mx.array, forward: Forward, heads: Sequence[int]) -> mx.array:
-        """tokens (1, n) of many rows -> logits (len(heads), vocabulary) of the tokens `heads`."""
+    def logits(
+        self,
+        tokens: mx.array,
+        forward: Forward,
+        heads: Sequence[int],
+        blend: Blend | None = None,
+    ) -> mx.array:
+        """tokens (1, n) of many rows -> logits (len(heads), vocabulary) of the tokens `heads`.
+
+        `blend`: their adapters, where there are any."""
         caches: list[Any] = forward.spans[0].row.caches
         layered = [LayerCaches(forward, (index,)) for index in range(len(caches))]
         self.stage.forward = forward
         try:
-            return self._call(tokens, layered, heads)
+            return self._call(tokens, layered, heads, blend)
         finally:
             self.stage.forward = None
 
-    def plain(self, tokens: mx.array, caches: Sequence[Any], heads: Sequence[int]) -> mx.array:
+    def plain(
+        self,
+        tokens: mx.array,
+        caches: Sequence[Any],
+        heads: Sequence[int],
+        blend: Blend | None = None,
+    ) -> mx.array:
         """The model as it came: one row on its own caches, otherwise as `logits`."""
-        return self._call(tokens, list(caches), heads)
+        return self._call(tokens, list(caches), heads, blend)
 
-    def _call(self, tokens: mx.array, caches: list[Any], heads: Sequence[int]) -> mx.array:
-        self.stage.heads = heads
+    def _call(
+        self, tokens: mx.array, caches: list[Any], heads: Sequence[int], blend: Blend | None
+    ) -> mx.array:
+        self.stage.heads, self.stage.blend = heads, blend
         try:
             logits: mx.array = self.model(tokens, cache=caches)[0]
         finally:
-            self.stage.heads = None
+            self.stage.heads = self.stage.blend = None
         if logits.shape[0] != len(heads):  # a head that was not found sees every token
             logits = logits[mx.array(heads)]
         return logits

@@ -162,23 +162,49 @@ class Segment:
             row.segment = None
         self.rows.clear()
 
+    def shrink(self) -> None:
+        """Gives up the room that its rows do not need. A layer at a time, so that little is held
+        twice."""
+        slots, columns = room(len(self.rows), max(row.computed for row in self.rows))
+        for arrays in (self.keys, self.values):
+            for layer in self.layers:
+                arrays[layer] = mx.contiguous(arrays[layer][:slots, :, :columns])
+                mx.eval(arrays[layer])
+
+    @property
+    def tokens(self) -> int:
+        """How many it has room for."""
+        some = self.keys[self.layers[0]]
+        return some.shape[0] * some.shape[2]
+
     @property
     def slack(self) -> int:
-        """Bytes of the rectangles that no row's tokens fill."""
+        """Bytes of the rectangles beyond what its rows would hold in caches of their own."""
         whole = sum(a.nbytes for a in (*self.keys.values(), *self.values.values()))
-        rows = [row.caches[layer] for row in self.rows for layer in self.layers]
-        return whole - sum(slot.nbytes for slot in rows)
+        alone = sum(rounded(row.computed, KVCache.step) for row in self.rows)
+        return whole - whole // self.tokens * alone
 
 
 def rectangle_tokens(rows: int, columns: int) -> int:
     """Tokens that a rectangle for so many has room for."""
-    return -(-rows // SLOTS) * SLOTS * -(-(columns + 1) // COLUMNS) * COLUMNS
+    slots, wide = room(rows, columns)
+    return slots * wide
+
+
+def room(rows: int, columns: int) -> tuple[int, int]:
+    """Slots and columns of the rectangle for so many, with one column to write next."""
+    return rounded(rows, SLOTS), rounded(columns + 1, COLUMNS)
+
+
+def rounded(count: int, step: int) -> int:
+    """Up, to a multiple of `step`."""
+    return -(-count // step) * step
 
 
 def place_in(rectangle: mx.array | None, row: mx.array, place: int) -> mx.array:
     """`row`, (1, heads, columns, size), written into slot `place`; grows what is too small."""
     _, heads, columns, size = row.shape
-    wanted = -(-max(columns + 1, COLUMNS) // COLUMNS) * COLUMNS
+    _, wanted = room(1, columns)
     if rectangle is None:
         rectangle = mx.zeros((SLOTS, heads, wanted, size), row.dtype)
     rectangle = widened(rectangle, wanted)
@@ -194,7 +220,7 @@ def widened(rectangle: mx.array, columns: int) -> mx.array:
     if short <= 0:
         return rectangle
     slots, heads, _, size = rectangle.shape
-    more = -(-short // COLUMNS) * COLUMNS
+    more = rounded(short, COLUMNS)
     return mx.concatenate(
         [rectangle, mx.zeros((slots, heads, more, size), rectangle.dtype)], axis=2
     )

@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 import mlx.core as mx
 from mlx.utils import tree_map
+from mlx_lm.models.cache import CacheList
 
+from slipstream.backends.mlx.kv.cache import CodedCache
 from slipstream.contracts.row import RowSpec, Scored
 
 
@@ -16,6 +18,7 @@ class Rectangle(Protocol):
     """What holds the keys and values of a packed row in its place."""
 
     def remove(self, row: DeviceRow) -> None: ...
+    def evict(self, row: DeviceRow) -> None: ...
     def abandon(self) -> None: ...
 
 
@@ -45,7 +48,10 @@ class DeviceRow:
         self.cached = 0
         self.tail: Tail | None = None
         self.scored: list[Scored] = []  # prompt tokens, until the first draw takes them along
+        self.pooled: mx.array | None = None  # states so far, where the prompt has pooling
         self.segment: Rectangle | None = None
+        self.worn: tuple[Any, ...] = ()  # its adapters; see adapters.rack
+        self.turned = False  # its caches have turned to the codes of a scheme that begins late
         self.released = False
         self.epoch = 0  # grows at each rewind, so that older draws are known as stale
 
@@ -109,7 +115,9 @@ class DeviceRow:
         self.computed = self.cached = 0
         self.tail = None
         self.scored = []
+        self.pooled = None
         self.caches = caches
+        self.turned = False
         self.epoch += 1
 
     def nbytes(self) -> int:
@@ -120,5 +128,12 @@ def forked(cache: Any) -> Any:
     """A cache that begins as `cache` stands; the first write to either leaves the other alone."""
     # Caches write through the array object that they hold, so each needs an object of its own;
     # what is behind it is copied by MLX when one of them writes.
+    if isinstance(cache, CacheList):
+        return CacheList(*map(forked, cache.caches))
     state = tree_map(lambda leaf: leaf[...] if isinstance(leaf, mx.array) else leaf, cache.state)
-    return type(cache).from_state(state)
+    return standing(cache, state)
+
+
+def standing(kind: Any, state: Any) -> Any:
+    """A cache of the kind of `kind` that stands at `state`, which is taken."""
+    return kind.at(state) if isinstance(kind, CodedCache) else type(kind).from_state(state)

@@ -78,7 +78,7 @@ class Packer:
         """(rows in the order of their tokens, the segments that come first among them)."""
         if not self._layers:
             return list(rows), []
-        steady = [row for row in rows if sizes[row] == 1 and row.drawn > 0]
+        steady = [row for row in rows if sizes[row] == 1 and row.drawn > 0 and not row.turned]
         self._drop_absent(set(steady))
         self._review(steady)
         packed = [row for segment in self._segments for row in segment.rows]
@@ -111,6 +111,14 @@ class Packer:
         cost += self._costs.column * moving / MOVES + self._costs.row * MARGIN
         if cost < self._current(steady) or not all(self._fits(s.rows) for s in self._segments):
             self._rebuild([group for group in groups if len(group) > 1])
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Others may soon be promised the bytes of rows that have left a rectangle."""
+        for segment in self._segments:
+            promised = sum(row.promised for row in segment.rows)
+            if segment.tokens * self._token_bytes > promised:
+                segment.shrink()
 
     def _affordable(self, groups: Sequence[list[DeviceRow]]) -> Iterator[list[DeviceRow]]:
         for group in groups:

@@ -61,7 +61,7 @@ def heads_over(rows: Sequence[DeviceRow], sizes: Mapping[DeviceRow, int]) -> Hea
         if targets:
             scores.append(Score(row, len(tokens), targets, row.epoch))
             tokens.extend(range(start, start + len(targets)))
-        if row.pending == 0:
+        if row.pending == 0 and row.spec.prompt.pooling is None:
             drawing.append(row)
             lines.append(len(tokens))
             tokens.append(start + size - 1)

@@ -18,11 +18,11 @@ from slipstream.serve.anthropic.prompt import (
     System,
     Turn,
     for_template,
-    without_attribution,
 )
 from slipstream.serve.anthropic.reply import AnthropicReply
 from slipstream.serve.api import Parsed
 from slipstream.serve.fields import Context, Count, Filled
+from slipstream.serve.functions import check_function
 from slipstream.serve.structured import schema_text
 from slipstream.serve.wire import Object
 
@@ -104,6 +104,7 @@ class MessagesRequest(CountRequest, kw_only=True):
     priority: Annotated[int, Meta(ge=-2, le=2)] | None = None
     cache_salt: str | None = None
     service_tier: Literal["auto", "standard_only"] | None = None
+    adapter: fields.Adapter | None = None
 
 
 SAMPLING_FIELDS = ("temperature", "top_p", "top_k", "min_p", "seed")
@@ -123,6 +124,7 @@ def parse(body: Object, context: Context) -> Parsed:
         lane=request.lane,
         priority=request.priority or 0,
         cache_salt=request.cache_salt or "",
+        adapters=fields.adapters(request.adapter, request.model, context),
     )
     reply = AnthropicReply(
         model=completion.model,
@@ -139,18 +141,17 @@ def parse_count(body: Object, context: Context) -> Completion:
 
 def prompt(body: Object, request: CountRequest, context: Context) -> dict[str, Any]:
     """Completion's arguments that decide the prompt. Raises Refusal."""
-    system, attribution = without_attribution(request.system)
     tools = custom_tools(request)
-    idle = (*attribution, *idle_fields(request))
     return {
         "request_id": context.request_id,
         "model": context.names.resolve(request.model),
-        "messages": for_template(system, request.messages),
+        "messages": for_template(request.system, request.messages),
         "tools": tools,
         "tool_choice": tool_choice(request.tool_choice, tools),
         "template_kwargs": template_kwargs(request),
         "continue_final": request.messages[-1].role == "assistant",
-        "ignored": fields.ignored(body, request, context.strict, idle),
+        "ignored": fields.ignored(body, request, context.strict, tuple(idle_fields(request))),
+        "strict": context.strict,
     }
 
 
@@ -163,10 +164,7 @@ def custom_tools(request: CountRequest) -> Sequence[Mapping[str, Any]]:
         where = f"tools[{index}]"
         if tool.name is None:
             raise InvalidRequest(f"{where}.name is missing.", param=f"{where}.name")
-        if tool.name in made:
-            raise InvalidRequest(
-                f"{where}.name: there are two tools {tool.name}.", param=f"{where}.name"
-            )
+        check_function(tool.name, None, made, where)
         if tool.input_schema is None or tool.input_schema.get("type") != "object":
             where += ".input_schema"
             raise InvalidRequest(f"{where} must be a schema of type object.", param=where)

@@ -16,9 +16,6 @@ from msgspec import Meta
 from slipstream.contracts.completion import Message
 from slipstream.contracts.errors import InvalidRequest
 
-ATTRIBUTION = "x-anthropic-billing-header:"
-"""Begins a system block of Claude Code's that differs from request to request and says nothing to
-a model; Anthropic's own servers take it out too."""
 BETWEEN_TURNS = "\n\n"
 
 
@@ -105,7 +102,7 @@ def for_template(system: System | None, turns: Sequence[Turn]) -> tuple[Message,
             case "assistant":
                 made.append(assistant(placed))
             case "system":
-                made.append({"role": role, "content": "".join(map(text_of, placed))})
+                made.append({"role": role, "content": apart(placed)})
             case "user":
                 made += user(placed)
     if made[-1].get("tool_calls") and turns[-1].role == "assistant":
@@ -116,15 +113,6 @@ def for_template(system: System | None, turns: Sequence[Turn]) -> tuple[Message,
 
 def system_blocks(system: System) -> list[TextBlock]:
     return [TextBlock(text=system)] if isinstance(system, str) else system
-
-
-def without_attribution(system: System | None) -> tuple[System | None, tuple[str, ...]]:
-    """`system` without its ATTRIBUTION blocks, and their paths."""
-    if not isinstance(system, list):
-        return system, ()
-    kept = [block for block in system if not block.text.startswith(ATTRIBUTION)]
-    dropped = (n for n, block in enumerate(system) if block.text.startswith(ATTRIBUTION))
-    return kept, tuple(f"system[{index}]" for index in dropped)
 
 
 def blocks(content: str | Sequence[AnyBlock], where: str) -> list[Placed]:
@@ -170,13 +158,19 @@ def assistant(placed: Sequence[Placed]) -> Message:
     return made
 
 
+def apart(placed: Sequence[Placed]) -> str | list[dict[str, str]]:
+    """Several blocks stay so, as templates may mark each."""
+    texts = [text_of(one) for one in placed]
+    return texts[0] if len(texts) == 1 else [{"type": "text", "text": text} for text in texts]
+
+
 def user(placed: Sequence[Placed]) -> Iterator[Message]:
     """Templates give each tool result a message of its own."""
     for is_result, run in groupby(placed, key=lambda one: isinstance(one.block, ToolResultBlock)):
         if is_result:
             yield from map(tool_result, run)
         else:
-            yield {"role": "user", "content": "".join(map(text_of, run))}
+            yield {"role": "user", "content": apart([*run])}
 
 
 def tool_result(placed: Placed) -> Message:
@@ -184,10 +178,12 @@ def tool_result(placed: Placed) -> Message:
     block = placed.block
     assert isinstance(block, ToolResultBlock)
     where = f"{placed.where}.content"
-    text = "".join(map(text_of, blocks(block.content, where))) if block.content else ""
+    told = blocks(block.content, where) if block.content else []
+    if block.is_error:
+        told = [Placed(TextBlock(text="Error: " + "".join(map(text_of, told))), where)]
     return {
         "role": "tool",
-        "content": f"Error: {text}" if block.is_error else text,
+        "content": apart(told) if told else "",
         "tool_call_id": block.tool_use_id,
     }
 

@@ -27,6 +27,8 @@ class ChatRequest(GenerationRequest, kw_only=True):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
         None
     )
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
     modalities: list[Literal["text"]] | None = None
     tools: list[Tool] | None = None
     tool_choice: Chosen | None = None
@@ -44,6 +46,7 @@ def parse(body: Object, context: Context) -> Parsed:
         tools=offered.tools,
         tool_choice=offered.choice,
         template_kwargs=template_kwargs(request),
+        continue_final=continues(request),
         max_tokens=fields.one_limit(longest(request), request.min_tokens),
         logprobs=logprobs(request),
     )
@@ -57,6 +60,31 @@ def parse(body: Object, context: Context) -> Parsed:
         include_usage=fields.include_usage(request),
     )
     return Parsed((completion,), reply, bool(request.stream))
+
+
+def continues(request: ChatRequest) -> bool:
+    """Whether the answer goes on with the last message. Raises InvalidRequest where it cannot."""
+    if not request.continue_final_message:
+        if request.add_generation_prompt is False:
+            raise InvalidRequest(
+                "add_generation_prompt is false, so no answer would begin; send "
+                "continue_final_message: true beside it, or leave it out.",
+                param="add_generation_prompt",
+            )
+        return False
+    if request.add_generation_prompt:
+        raise InvalidRequest(
+            "add_generation_prompt begins a new message; it cannot be joined with "
+            "continue_final_message.",
+            param="add_generation_prompt",
+        )
+    last = request.messages[-1]
+    if last.role != "assistant" or last.tool_calls:
+        raise InvalidRequest(
+            "continue_final_message needs an assistant's text as the last message.",
+            param="continue_final_message",
+        )
+    return True
 
 
 def longest(request: ChatRequest) -> int | None:

@@ -5,7 +5,6 @@ It does not know how a model calls a tool.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,9 +16,9 @@ from slipstream.contracts.completion import ToolChoice, ToolMode
 from slipstream.contracts.delta import ToolDelta
 from slipstream.contracts.errors import InvalidRequest
 from slipstream.serve.fields import Filled
+from slipstream.serve.functions import check_function
 from slipstream.serve.wire import Object
 
-NAME = re.compile(r"[\w.:/-]{1,128}", re.ASCII)
 MODES: Mapping[str, ToolMode] = MappingProxyType(
     {"none": ToolMode.NONE, "auto": ToolMode.AUTO, "required": ToolMode.REQUIRED}
 )
@@ -115,17 +114,7 @@ def functions(given: Sequence[Tool], raw: Object) -> Iterator[tuple[str, Mapping
         if tool.function is None:
             raise InvalidRequest(f"{where} is missing.", param=where)
         name = tool.function.name
-        if not NAME.fullmatch(name):
-            raise InvalidRequest(
-                f"{where}.name is {name[:60]!r}; letters, digits and _ - . : / make a name.",
-                param=f"{where}.name",
-            )
-        if name in seen:
-            raise InvalidRequest(f"{where}.name: there are two {name}.", param=f"{where}.name")
-        if (tool.function.parameters or {}).get("type", "object") != "object":
-            raise InvalidRequest(
-                f"{where}.parameters must be the schema of an object.", param=f"{where}.parameters"
-            )
+        check_function(name, tool.function.parameters, seen, where)
         seen.add(name)
         yield name, raw["tools"][index]
 

@@ -17,7 +17,7 @@ import msgspec
 from slipstream.contracts.completion import Message
 from slipstream.contracts.errors import InvalidRequest
 from slipstream.serve.fields import Filled, strangers
-from slipstream.serve.messages import MEDIA
+from slipstream.serve.messages import MEDIA, refusal_of
 from slipstream.serve.responses.tools import flat, placed
 from slipstream.serve.wire import Object
 
@@ -30,6 +30,7 @@ class Part(msgspec.Struct, kw_only=True):
 
     type: str
     text: str | None = None
+    refusal: str | None = None
     annotations: list[Any] | None = None
     logprobs: list[Any] | None = None
 
@@ -225,6 +226,8 @@ def joined(given: str | Sequence[Part], where: str) -> str:
 def text_of(part: Part, where: str) -> str:
     if part.type in MEDIA or part.type in ("input_file", "computer_screenshot"):
         raise InvalidRequest(f"{where}: this model reads text only, no {part.type}.", param=where)
+    if part.type == "refusal":
+        return refusal_of(part.refusal, where)
     if part.type not in TEXTS:
         raise InvalidRequest(
             f"{where}.type is {part.type[:40]!r}; it must be input_text or output_text.",

@@ -14,6 +14,7 @@ from slipstream.contracts.errors import SlipstreamError
 from slipstream.contracts.row import FinishReason
 from slipstream.serve import sse
 from slipstream.serve.api import Account
+from slipstream.serve.errors import kind
 from slipstream.serve.openai.reply import extension
 from slipstream.serve.responses.output import COMPLETED, INCOMPLETE, Event, Output
 from slipstream.serve.wire import Object, encode
@@ -28,13 +29,14 @@ class ResponsesReply:
     keep_alive = sse.COMMENT
 
     def __init__(self, head: Object, output: Output, ignored: Sequence[str], keep: Keep) -> None:
-        self._head = head
+        self._head = dict(head)
         self._output = output
         self._ignored = ignored
         self._keep = keep
         self._numbered = 0
 
     def opening(self, account: Account) -> bytes:
+        self._head |= self._drawing(account)
         kinds = ("response.created", "response.in_progress")
         return self._frames([{"type": k, "response": self._response("in_progress")} for k in kinds])
 
@@ -52,7 +54,9 @@ class ResponsesReply:
 
     def failed(self, error: SlipstreamError) -> bytes:
         """The frames that end a stream in which `error` came."""
-        cause = {"code": "server_error", "message": error.message}
+        # The one code of this API for what a retry cannot mend.
+        code = "invalid_prompt" if kind(error).status == 400 else "server_error"
+        cause = {"code": code, "message": error.message}
         response = self._response("failed", error=cause)
         return self._frames([{"type": "response.failed", "response": response}])
 
@@ -65,6 +69,7 @@ class ResponsesReply:
         return b"".join(frames)
 
     def _finished(self, account: Account) -> Mapping[str, Any]:
+        self._head |= self._drawing(account)
         cut = self._output.finish is FinishReason.LENGTH
         more: Object = {"incomplete_details": {"reason": "max_output_tokens"}} if cut else {}
         if not cut:
@@ -73,6 +78,17 @@ class ResponsesReply:
         response["slipstream"] = extension(account, self._ignored)
         self._keep(response)
         return response
+
+    def _drawing(self, account: Account) -> Object:
+        """How the tokens are drawn, by those fields that the head has."""
+        sampling = account.report.sampling
+        drawn = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+        }
+        return {name: value for name, value in drawn.items() if name in self._head}
 
     def _response(self, status: str, **more: Any) -> Object:
         return {**self._head, "status": status, "output": self._output.items, **more}

@@ -106,7 +106,8 @@ class Responses:
             logprobs=logprobs(request),
         )
         fields.refuse_not_yet(body)
-        reply = self._reply(request, completion, offered, [*items, *new])
+        first = head(request, completion, open_=context.open_responses)
+        reply = self._reply(request, completion, offered, [*items, *new], first)
         return Parsed((completion,), reply, bool(request.stream), reply.failed)
 
     def _items(self, request: ResponsesRequest) -> list[Object]:
@@ -124,6 +125,7 @@ class Responses:
         completion: Completion,
         offered: Offer,
         items: Sequence[Object],
+        head: Object,
     ) -> ResponsesReply:
         def keep(response: Mapping[str, Any]) -> None:
             if request.store is not False:
@@ -133,7 +135,7 @@ class Responses:
         output = Output(
             offered.tools, logprobs=completion.logprobs is not None, seal=SEALED in included
         )
-        return ResponsesReply(head(request, completion), output, completion.ignored, keep)
+        return ResponsesReply(head, output, completion.ignored, keep)
 
 
 def refuse(body: Object) -> None:
@@ -214,33 +216,52 @@ def idle_parts(request: ResponsesRequest) -> list[str]:
     return idle
 
 
-def head(request: ResponsesRequest, completion: Completion) -> Object:
-    """What a response repeats of its request, with nothing finished yet."""
+def head(request: ResponsesRequest, completion: Completion, *, open_: bool) -> Object:
+    """What a response repeats of its request, with nothing finished yet.
+
+    `open_`: with what the Open Responses specification has beyond OpenAI's own types."""
     text = msgspec.to_builtins(request.text) if request.text else {}
     set_ = {name: value for name, value in text.items() if value is not None}
     wanted = {k: v for k, v in (set_.get("format") or {"type": "text"}).items() if v is not None}
     effort = request.reasoning.effort if request.reasoning else None
+    beyond = {
+        "frequency_penalty": 0.0,
+        "presence_penalty": 0.0,
+        "store": request.store is not False,
+    }
     return {
         "id": f"resp_{uuid.uuid4().hex}",
         "object": "response",
         "created_at": int(time.time()),
         "completed_at": None,
         "model": completion.model,
+        "background": False,
         "error": None,
         "incomplete_details": None,
         "instructions": request.instructions,
         "max_output_tokens": completion.max_tokens,
+        "max_tool_calls": None,
         "metadata": request.metadata or {},
         "parallel_tool_calls": completion.tool_choice.parallel,
         "previous_response_id": request.previous_response_id,
+        "prompt_cache_key": None,
         "reasoning": {"effort": effort, "summary": None},
+        "safety_identifier": None,
         "service_tier": request.service_tier or "auto",
-        "temperature": request.temperature,
+        "temperature": None,
         "text": {**set_, "format": wanted},
         "tool_choice": request.tool_choice or "auto",
-        "tools": request.tools or [],
+        "tools": [whole(tool) for tool in request.tools or ()],
         "top_logprobs": completion.logprobs or 0,
-        "top_p": request.top_p,
+        "top_p": None,
         "truncation": "disabled",
         "usage": None,
+        **(beyond if open_ else {}),
     }
+
+
+def whole(tool: Object) -> Object:
+    """A tool with all that its kind has in a response."""
+    if tool.get("type") != "function":
+        return tool
+    return {"description": None, "parameters": None, "strict": None, **tool}

@@ -16,6 +16,7 @@ import msgspec
 from slipstream.contracts.completion import ToolChoice, ToolMode
 from slipstream.contracts.errors import InvalidRequest
 from slipstream.serve.fields import Filled, convert, strangers
+from slipstream.serve.functions import check_function
 from slipstream.serve.wire import Object
 
 CUSTOM_PARAMETERS: Mapping[str, Any] = MappingProxyType(
@@ -104,8 +105,8 @@ def offer(given: Sequence[Object], choice: str | Object | None, parallel: bool |
     ignored: list[str] = []
     tools: dict[str, Tool] = {}
     for tool, where in every(given, "tools", None, ignored):
-        if tool.offered in tools:
-            raise InvalidRequest(f"{where}.name: there are two {tool.offered}.", param=where)
+        parameters = tool.definition["function"].get("parameters")
+        check_function(tool.offered, parameters, tools, where)
         tools[tool.offered] = tool
     chosen, allowed = chosen_of(choice, tools, parallel is not False)
     if chosen.mode in (ToolMode.REQUIRED, ToolMode.NAMED) and not tools:

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from slipstream.contracts.clock import Clock
 from slipstream.contracts.completion import Completion
 from slipstream.contracts.delta import Delta
-from slipstream.contracts.errors import Cancelled
+from slipstream.contracts.errors import Cancelled, OverBudget
 from slipstream.contracts.row import CancelReason
 from slipstream.contracts.trace import Hop, Tracer
 from slipstream.serve.ports import Running
-from slipstream.serve.watch.metrics import FAULT, Metrics
+from slipstream.serve.watch.latency import Latency
+from slipstream.serve.watch.metrics import FAULT, REFUSED, Metrics
 from slipstream.serve.watch.tracing import Arrival, request_trace
 
 
@@ -22,11 +23,17 @@ class Meter:
     """Begins when the request arrives. Times are seconds on `clock`, which is the engine's."""
 
     def __init__(
-        self, arrival: Arrival, metrics: Metrics, clock: Clock, tracer: Tracer | None
+        self,
+        arrival: Arrival,
+        metrics: Metrics,
+        latency: Latency,
+        clock: Clock,
+        tracer: Tracer | None,
     ) -> None:
         self.finish = ""
         self._arrival = arrival
         self._metrics = metrics
+        self._latency = latency
         self._clock = clock
         self._tracer = tracer
         self._began = self._parsed = self._newest = clock.now()
@@ -53,17 +60,22 @@ class Meter:
         self._last[row] = now
         self._tokens += delta.tokens
         if before is not None:
+            gap = (now - before) / delta.tokens
             for _ in range(delta.tokens):
-                self._metrics.inter_token.observe((now - before) / delta.tokens)
+                self._metrics.inter_token.observe(gap)
+                self._latency.gaps.add(now, gap)
         elif self._first is None:
             self._first = now
             self._metrics.ttft.observe(now - self._began)
+            self._latency.first_tokens.add(now, now - self._began)
 
     def fail(self, error: BaseException) -> None:
         """Books a bad end."""
         match error:
             case Cancelled(reason=reason):
                 self.finish = CancelReason(reason)
+            case OverBudget():
+                self.finish = REFUSED
             case Exception():
                 self.finish = FAULT
             case _:  # the connection's own task was ended

@@ -60,6 +60,9 @@ class LiveRequests:
     def leave(self, live: Live) -> None:
         del self._live[live]
 
+    def find(self, request_id: str) -> Live | None:
+        return next((one for one in self._live if one.request_id == request_id), None)
+
     def ages(self) -> Iterator[tuple[Live, float]]:
         """Each with its age in seconds."""
         now = self._clock.now()

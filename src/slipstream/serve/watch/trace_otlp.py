@@ -5,6 +5,8 @@ It uses a provider of its own, and not the process's.
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from urllib.parse import urlsplit
 
@@ -19,14 +21,18 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from slipstream.contracts.clock import Clock
 from slipstream.contracts.trace import RequestTrace
 
+log = logging.getLogger(__name__)
 TRACES_PATH = "/v1/traces"
+LAST_WORDS = 1.0  # seconds
 
 
 class Otlp:
     """A Tracer. Takes `exporter`; spans leave in batches, from a thread of its own."""
 
     def __init__(self, exporter: SpanExporter, clock: Clock) -> None:
-        self._provider = TracerProvider(resource=Resource.create({"service.name": "slipstream"}))
+        self._provider = TracerProvider(
+            resource=Resource.create({"service.name": "slipstream"}), shutdown_on_exit=False
+        )
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("slipstream")
         self._offset = time.time() - clock.now()
@@ -53,8 +59,13 @@ class Otlp:
         root.end(self._at(trace_.end))
 
     def close(self) -> None:
-        """Sends what is held back, for a few seconds at most."""
-        self._provider.shutdown()
+        """Sends what is held back, for LAST_WORDS at most: a collector may be away."""
+        # The provider's own end tries again and again, and cannot be told for how long.
+        ending = threading.Thread(target=self._provider.shutdown, daemon=True)
+        ending.start()
+        ending.join(LAST_WORDS)
+        if ending.is_alive():
+            log.warning("the collector of --otlp did not take the last spans")
 
     def _at(self, seconds: float) -> int:
         """Nanoseconds since 1970."""

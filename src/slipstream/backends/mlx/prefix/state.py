@@ -8,32 +8,27 @@ from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
-from mlx_lm.models.cache import CacheList, KVCache
+from mlx_lm.models.cache import KVCache
 
+from slipstream.backends.mlx.kv.cache import CodedCache
 from slipstream.backends.mlx.packed import Slot
+from slipstream.backends.mlx.paths import Path, replaced, spread
 from slipstream.backends.mlx.row import forked
 
-Path = tuple[int, ...]  # of a cache in a row's list: the layer, then places in lists of caches
+Arrays = Mapping[Path, tuple[mx.array, ...]]
+"""Keys and values by cache, or the parts that they are written as: each (1, heads, tokens, ·)."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValues:
-    """Keys and values of consecutive tokens, each (1, heads, tokens, size), by cache.
+    """Keys and values of consecutive tokens. A view counts the bytes of all it keeps alive."""
 
-    A view counts the bytes of all that it keeps alive."""
-
-    arrays: Mapping[Path, tuple[mx.array, mx.array]]
+    arrays: Arrays
     nbytes: int
 
     def cut(self, tokens: int) -> tuple[KeyValues, KeyValues]:
         """Two copies, so that each can be dropped without the other."""
-        head = owned(
-            {p: (k[..., :tokens, :], v[..., :tokens, :]) for p, (k, v) in self.arrays.items()}
-        )
-        tail = owned(
-            {p: (k[..., tokens:, :], v[..., tokens:, :]) for p, (k, v) in self.arrays.items()}
-        )
-        return head, tail
+        return owned(part(self.arrays, 0, tokens)), owned(part(self.arrays, tokens, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,39 +39,39 @@ class Rest:
     nbytes: int
 
 
-def owned(arrays: Mapping[Path, tuple[mx.array, mx.array]]) -> KeyValues:
+def part(arrays: Arrays, start: int, stop: int | None) -> Arrays:
+    """Views of the tokens from `start` to `stop`."""
+    return {path: tuple(a[..., start:stop, :] for a in held) for path, held in arrays.items()}
+
+
+def owned(arrays: Arrays) -> KeyValues:
     """Copies that keep nothing else alive, evaluated. Raises what the device raises."""
-    copies = {path: (mx.contiguous(k), mx.contiguous(v)) for path, (k, v) in arrays.items()}
+    copies = {path: tuple(mx.contiguous(a) for a in held) for path, held in arrays.items()}
     mx.eval(list(copies.values()))
-    return KeyValues(copies, sum(k.nbytes + v.nbytes for k, v in copies.values()))
+    return KeyValues(copies, nbytes(copies))
 
 
-def viewed(arrays: Mapping[Path, tuple[mx.array, mx.array]], tokens: int) -> KeyValues:
+def viewed(arrays: Arrays, tokens: int) -> KeyValues:
     """The first `tokens` tokens of whole buffers, taken over without a copy."""
-    views = {path: (k[..., :tokens, :], v[..., :tokens, :]) for path, (k, v) in arrays.items()}
+    views = part(arrays, 0, tokens)
     mx.eval(list(views.values()))
-    return KeyValues(views, sum(k.nbytes + v.nbytes for k, v in arrays.values()))
+    return KeyValues(views, nbytes(arrays))
 
 
-def spread(caches: Sequence[Any], path: Path = ()) -> dict[Path, Any]:
-    """A row's caches by path, lists of caches opened."""
-    found: dict[Path, Any] = {}
-    for index, cache in enumerate(caches):
-        if isinstance(cache, CacheList):
-            found.update(spread(cache.caches, (*path, index)))
-        else:
-            found[(*path, index)] = cache
-    return found
+def nbytes(arrays: Arrays) -> int:
+    return sum(a.nbytes for held in arrays.values() for a in held)
 
 
 def cuttable(cache: Any) -> bool:
-    return isinstance(cache, KVCache | Slot)
+    return isinstance(cache, KVCache | Slot) or (isinstance(cache, CodedCache) and cache.cuttable)
 
 
-def buffers(caches: Mapping[Path, Any]) -> dict[Path, tuple[mx.array, mx.array]]:
-    """Keys and values of the caches that can be cut, with whatever room follows them."""
+def buffers(caches: Mapping[Path, Any]) -> Arrays:
+    """What the caches that can be cut hold, with whatever room follows it."""
     return {
-        path: cache.buffers() if isinstance(cache, Slot) else (cache.keys, cache.values)
+        path: cache.buffers()
+        if isinstance(cache, Slot | CodedCache)
+        else (cache.keys, cache.values)
         for path, cache in caches.items()
         if cuttable(cache)
     }
@@ -98,33 +93,22 @@ def resume(
     fresh: Sequence[Any], pieces: Sequence[KeyValues], snapshot: Rest | None, length: int
 ) -> list[Any]:
     """`fresh` caches of a row, filled with `length` tokens. The first write copies, none before."""
-    filled = [list_of(cache) for cache in fresh]
-    for path in spread(fresh):
+    filled: dict[Path, Any] = {}
+    for path, cache in spread(fresh).items():
         if snapshot is not None and path in snapshot.caches:
-            put(filled, path, forked(snapshot.caches[path]))
+            filled[path] = forked(snapshot.caches[path])
             continue
-        cache = KVCache()
-        parts = [piece.arrays[path] for piece in pieces]
-        cache.keys, cache.values = (
-            mx.concatenate(list(side), axis=-2)[..., :length, :]
-            if len(parts) > 1
-            else side[0][..., :length, :]
-            for side in zip(*parts, strict=True)
+        sides = zip(*(piece.arrays[path] for piece in pieces), strict=True)
+        arrays = tuple(
+            (mx.concatenate(list(side), axis=-2) if len(side) > 1 else side[0])[..., :length, :]
+            for side in sides
         )
-        cache.offset = length
-        put(filled, path, cache)
-    return [packed_list(cache) for cache in filled]
+        filled[path] = holding(cache, arrays, length)
+    return replaced(fresh, filled)
 
 
-def list_of(cache: Any) -> Any:
-    return [list_of(c) for c in cache.caches] if isinstance(cache, CacheList) else cache
-
-
-def packed_list(cache: Any) -> Any:
-    return CacheList(*map(packed_list, cache)) if isinstance(cache, list) else cache
-
-
-def put(caches: list[Any], path: Path, cache: Any) -> None:
-    for index in path[:-1]:
-        caches = caches[index]
-    caches[path[-1]] = cache
+def holding(kind: Any, arrays: tuple[mx.array, ...], length: int) -> Any:
+    """A cache of the kind of `kind` that holds `arrays`, which are of `length` tokens."""
+    if isinstance(kind, CodedCache):
+        return kind.holding(arrays)
+    return KVCache.from_state((*arrays, length))

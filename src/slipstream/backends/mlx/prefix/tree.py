@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
@@ -40,14 +40,21 @@ class Node:
     ids: tuple[int, ...]
     piece: Piece
     parent: Node | None
+    space: object = None  # of a root
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     children: dict[int, Node] = field(default_factory=dict)
     used: int = 0
+    hits: int = 0
     gone: bool = False
 
     @property
     def nbytes(self) -> int:
         return self.piece.nbytes + sum(s.nbytes for s in self.snapshots.values())
+
+
+Listed = tuple[int, int, Node]
+"""A leaf, before it when it was used and a number."""
+SPARE = 64  # entries of the heap of leaves that may be stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class PrefixTree:
         self._need_snapshots = need_snapshots
         self._roots: dict[object, Node] = {}
         self._clock = itertools.count(1)
-        self._leaves: list[tuple[int, int, Node]] = []  # a heap; stale entries are skipped
+        self._leaves: list[Listed] = []  # a heap; stale entries are skipped
         self._numbers = itertools.count()
         self.nbytes = 0
         self.entries = 0
@@ -81,6 +88,7 @@ class PrefixTree:
         for node, taken in walked:
             if covered >= length:
                 break
+            node.hits += 1
             pieces.append(node.piece)
             covered += taken
         return Hit(length, tuple(pieces), snapshot)
@@ -92,6 +100,11 @@ class PrefixTree:
     def matched(self, space: object, ids: Sequence[int]) -> int:
         """How many tokens of `ids` have a piece, usable or not. Marks nothing."""
         return sum(taken for _, taken in self._walk(space, tuple(ids)))
+
+    @property
+    def roots(self) -> Iterable[Node]:
+        """One for each space; they hold nothing themselves."""
+        return self._roots.values()
 
     def insert(
         self,
@@ -106,13 +119,13 @@ class PrefixTree:
         ids = tuple(ids)
         node, depth = self._roots.get(space), 0
         if node is None:
-            node = self._roots[space] = Node((), NOTHING, None)
+            node = self._roots[space] = Node((), NOTHING, None, space=space)
         touched = [node]
         while depth < len(ids):
             child = node.children.get(ids[depth])
             if child is None:
                 child = self._grow(node, ids[depth:], piece(depth, len(ids)))
-            common = shared(child.ids, ids[depth:])
+            common = shared(child.ids, ids[depth : depth + len(child.ids)])
             if common < len(child.ids):
                 child = self._split(child, common)
             node, depth = child, depth + common
@@ -124,9 +137,9 @@ class PrefixTree:
     def evict(self, most: int) -> None:
         """Drops leaves, the least recently used first, until at most `most` bytes are held."""
         while self.nbytes > most and self._leaves:
-            used, _, node = heapq.heappop(self._leaves)
-            if not node.gone and not node.children and node.used == used:
-                self._drop(node)
+            entry = heapq.heappop(self._leaves)
+            if valid(entry):
+                self._drop(entry[-1])
 
     def _usable(self, walked: Sequence[tuple[Node, int]]) -> tuple[int, Snapshot | None]:
         total = sum(taken for _, taken in walked)
@@ -146,7 +159,7 @@ class PrefixTree:
             node = node.children.get(ids[depth])
             if node is None:
                 return
-            taken = shared(node.ids, ids[depth:])
+            taken = shared(node.ids, ids[depth : depth + len(node.ids)])
             yield node, taken
             if taken < len(node.ids):
                 return
@@ -163,7 +176,7 @@ class PrefixTree:
         assert node.parent is not None
         before = node.nbytes
         head, tail = node.piece.cut(at)
-        upper = Node(node.ids[:at], head, node.parent, used=node.used)
+        upper = Node(node.ids[:at], head, node.parent, used=node.used, hits=node.hits)
         upper.snapshots = {p: s for p, s in node.snapshots.items() if p <= at}
         node.snapshots = {p - at: s for p, s in node.snapshots.items() if p > at}
         node.parent.children[node.ids[0]] = upper
@@ -189,6 +202,9 @@ class PrefixTree:
 
     def _enlist(self, node: Node) -> None:
         heapq.heappush(self._leaves, (node.used, next(self._numbers), node))
+        if len(self._leaves) > SPARE + 2 * self.entries:
+            self._leaves = [entry for entry in self._leaves if valid(entry)]
+            heapq.heapify(self._leaves)
 
     def _drop(self, node: Node) -> None:
         parent = node.parent
@@ -198,8 +214,18 @@ class PrefixTree:
             return
         self.entries -= 1
         del parent.children[node.ids[0]]
-        if not parent.children and parent.parent is not None:
+        if parent.children:
+            return
+        if parent.parent is None:
+            del self._roots[parent.space]
+        else:
             self._enlist(parent)
+
+
+def valid(entry: Listed) -> bool:
+    """Whether a leaf is still one, and was not used since it was listed."""
+    used, _, node = entry
+    return not node.gone and not node.children and node.used == used
 
 
 class _Nothing:

@@ -1,6 +1,8 @@
 // What the server said about an answer: its lane and why, times, tokens, the cache.
 import { html } from "./html.js";
 import { count, milliseconds, rate } from "./format.js";
+import { REASONS } from "./reasons.js";
+import { TraceButton } from "./trace.js";
 
 /** Tokens a second while decoding, or null where too little was drawn to say. */
 export function speed({ usage, decode_ms: ms }) {
@@ -22,7 +24,7 @@ export function Account({ account, state }) {
   return html`<details class="account">
     <summary>
       <span class="lane ${account.lane}">${account.lane}</span>
-      ${account.reasons.map((one) => html`<span class="reason">${one}</span>`)}
+      ${account.reasons.map((one) => html`<span class="reason" title=${REASONS[one] ?? ""}>${one}</span>`)}
       <span>${brief.join(" · ")}</span>
     </summary>
     <dl>${facts(account, cached).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
@@ -34,7 +36,7 @@ function facts(account, cached) {
   const rows = [
     ["Lane", account.lane],
     ["Reasons", account.reasons.join(", ") || "none: it shares every step"],
-    ["Request", account.requestId],
+    ["Request", html`<${TraceButton} id=${account.requestId}>${account.requestId}</${TraceButton}>`],
   ];
   if (!usage) return rows;
   return [
@@ -49,6 +51,6 @@ function facts(account, cached) {
     ...(spec ? [["Drafts", `${count(spec.accepted)} of ${count(spec.drafted)} accepted`]] : []),
     ...(account.ignored?.length ? [["Changed nothing", account.ignored.join(", ")]] : []),
     ["Model", account.model],
-    ["Request", account.requestId],
+    ...rows.slice(2),
   ];
 }

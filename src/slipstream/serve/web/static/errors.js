@@ -25,12 +25,18 @@ const BY_STATUS = {
   503: ["The server cannot answer now.", "It may be loading or short of memory. Try again soon."],
 };
 
+/** What to say of a server that answers, but has no model yet; null where that is not so. */
+export function stillLoading(error) {
+  if (!(error instanceof Refused && error.status === 503 && /loading/.test(error.message))) return null;
+  return { title: "The model is still loading.", advice: "This page goes on by itself once it is ready.", detail: "", calm: true };
+}
+
 /** `{ title, advice, detail }` of anything that was thrown while talking to the server. */
 export function explain(error) {
   if (error instanceof Unreachable) {
     return {
       title: "The server does not answer.",
-      advice: "See whether `slipstream serve` still runs, then try again. Nothing you wrote is lost.",
+      advice: "See whether “slipstream serve” still runs, then try again. Nothing you wrote is lost.",
       detail: "",
     };
   }

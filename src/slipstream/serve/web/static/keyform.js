@@ -15,8 +15,9 @@ export function KeyForm() {
   return html`<dialog ref=${dialog} class="key-form" aria-labelledby="key-title" onCancel=${(event) => event.preventDefault()}>
     <form onSubmit=${submit}>
       <h2 id="key-title">This server needs a key</h2>
-      <p>${asked === "wrong" ? "The server does not take this key." : "It was started with --api-key or --api-key-file."}
-        ${" "}The key is kept until this tab closes.</p>
+      ${asked === "wrong"
+        ? html`<p class="wrong" role="alert">The server does not take this key. Look for a missing letter.</p>`
+        : html`<p>It was started with --api-key or --api-key-file. The key is kept until this tab closes.</p>`}
       <label class="field">API key <input type="password" name="key" autocomplete="off" required autofocus /></label>
       <button type="submit" class="strong">Go on</button>
     </form>

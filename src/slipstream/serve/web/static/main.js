@@ -12,6 +12,7 @@ import { storageFull } from "./storage.js";
 import { nextTheme, theme } from "./theme.js";
 import { Thread } from "./thread.js";
 import { Toast } from "./toast.js";
+import { TraceDialog } from "./trace.js";
 
 const THEMES = { auto: "auto", light: "sun", dark: "moon" };
 
@@ -23,7 +24,7 @@ function Page() {
     ${chat
       ? html`<div class="chat"><${Sidebar} /><main class="middle"><${Thread} /></main><${Panel} /></div>`
       : html`<main class="middle"><${Dashboard} /></main>`}
-    <${KeyForm} /><${Toast} />`;
+    <${TraceDialog} /><${KeyForm} /><${Toast} />`;
 }
 
 function Bar({ chat }) {
@@ -46,7 +47,7 @@ function Bar({ chat }) {
 }
 
 function Model() {
-  const state = trouble.value ? "bad" : models.value.length ? "good" : "";
+  const state = trouble.value?.calm ? "" : trouble.value ? "bad" : models.value.length ? "good" : "";
   const name = stats.value?.model ?? "";
   return html`<span class="model">
     <span class="dot ${state}"></span>
@@ -64,8 +65,8 @@ function Notices() {
   if (storageFull.value) {
     shown.push({ title: "The browser's storage is full.", advice: "Export and delete conversations; new words are not kept." });
   }
-  return html`<div role="status">${shown.map(({ title, advice, detail }) => html`
-    <p class="notice"><strong>${title}</strong> ${advice} ${detail && html`<span class="faint">${detail}</span>`}</p>`)}
+  return html`<div role="status">${shown.map(({ title, advice, detail, calm }) => html`
+    <p class="notice ${calm ? "calm" : ""}">${calm && html`<span class="pulse"></span>`} <strong>${title}</strong> ${advice} ${detail && html`<span class="faint">${detail}</span>`}</p>`)}
   </div>`;
 }
 
@@ -74,7 +75,7 @@ addEventListener("keydown", (event) => {
     event.preventDefault();
     newChat();
   }
-  if (event.key === "Escape") {
+  if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
     if (sidebarOpen.value) sidebarOpen.value = false;
     else stop(current.value.id);
   }

@@ -24,7 +24,7 @@ export function Message({ id, index, message, last, busy }) {
 
 function Asked({ message, edit: start, busy }) {
   return html`<article class="message asked" aria-label="You">
-    <div class="bubble">${message.content}</div>
+    <div class="bubble" dir="auto">${message.content}</div>
     <div class="message-tools">
       <${IconButton} name="copy" label="Copy message" onClick=${() => copy(message.content)} />
       <${IconButton} name="pen" label="Edit message" disabled=${busy} onClick=${start} />
@@ -55,7 +55,7 @@ function Answer({ id, index, message, last, edit: start, busy }) {
     ${error && html`<${Trouble} error=${error} again=${() => regenerate(id, index)} busy=${busy} />`}
     <div class="answer-foot">
       <${Account} account=${message.account} state=${state} />
-      ${!runs && html`<div class="message-tools">
+      ${!runs && !error && html`<div class="message-tools">
         ${content && html`<${IconButton} name="copy" label="Copy answer" onClick=${() => copy(content)} />`}
         ${content && html`<${IconButton} name="pen" label="Edit answer" disabled=${busy} onClick=${start} />`}
         <${IconButton} name="again" label=${last ? "Answer again" : "Answer again from here"} disabled=${busy} onClick=${() => regenerate(id, index)} />
@@ -67,7 +67,7 @@ function Answer({ id, index, message, last, edit: start, busy }) {
 function Reasoning({ text, thinking }) {
   return html`<details class="fold">
     <summary>${thinking ? html`<span class="pulse"></span> Thinking…` : "Thoughts"}</summary>
-    <div class="thoughts">${text}</div>
+    <div class="thoughts" dir="auto">${text}</div>
   </details>`;
 }
 
@@ -102,7 +102,7 @@ function Markdown({ text }) {
 
 function Block({ block, raw }) {
   const safe = useMemo(() => markup(block), [raw]);
-  return html`<div dangerouslySetInnerHTML=${{ __html: safe }}></div>`;
+  return html`<div dir="auto" dangerouslySetInnerHTML=${{ __html: safe }}></div>`;
 }
 
 function copyCode({ target }) {
@@ -142,7 +142,7 @@ function Editor({ id, index, message, close }) {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing && asks) save(event);
   };
   return html`<form class="editor" onSubmit=${save}>
-    <textarea ref=${field} aria-label=${asks ? "Edit your message" : "Edit the answer"} rows="4"
+    <textarea ref=${field} aria-label=${asks ? "Edit your message" : "Edit the answer"} rows="4" dir="auto"
       defaultValue=${message.content} onKeyDown=${keys}></textarea>
     <div class="row">
       <button type="submit" class="strong">${asks ? "Send" : "Save"}</button>

@@ -1,7 +1,7 @@
 // What the server is and how it does: its models, and /stats as often as somebody looks.
 import { computed, effect, signal } from "./html.js";
 import { call, get, key, keyAsked, Refused } from "./api.js";
-import { explain } from "./errors.js";
+import { explain, stillLoading } from "./errors.js";
 import { read, write } from "./storage.js";
 import { say } from "./toast.js";
 
@@ -22,6 +22,7 @@ export const context = computed(() =>
 export const stats = signal(null);
 export const trouble = signal(null); // as errors.explain has it
 export const samples = signal([]); // { t, generated, computed, rows, waiting }
+export const polled = new Set(); // what else is asked for while the dashboard is on screen
 export const rows = signal(null); // null until known, false where the server has no such list
 
 export function choose(id) {
@@ -53,7 +54,7 @@ export async function watch() {
       trouble.value = null;
     } catch (error) {
       failures += 1;
-      trouble.value = explain(error);
+      trouble.value = stillLoading(error) ?? explain(error);
     }
     const pace = PACE[document.hidden ? "hidden" : route.value];
     await rest(failures ? Math.min(1000 * 2 ** (failures - 1), SLOWEST) : pace);
@@ -64,7 +65,9 @@ async function poll(turn) {
   take(await get("stats"));
   if (!models.value.length) models.value = (await get("v1/models")).data;
   const again = rows.value !== false || turn % ROWS_AGAIN === 0;
-  if (route.value === "dashboard" && again) rows.value = await liveRows();
+  if (route.value !== "dashboard") return;
+  if (again) rows.value = await liveRows();
+  await Promise.all([...polled].map((ask) => ask()));
 }
 
 async function liveRows() {

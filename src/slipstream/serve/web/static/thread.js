@@ -104,7 +104,7 @@ function Composer({ id, busy, messages }) {
   };
   return html`<form class="composer" onSubmit=${submit}>
     <div class="composer-box">
-      <textarea id="composer-text" ref=${field} rows="1" aria-label="Message" placeholder="Write a message"
+      <textarea id="composer-text" ref=${field} rows="1" aria-label="Message" dir="auto" placeholder="Write a message"
         onInput=${grow} onKeyDown=${keys}></textarea>
       ${busy
         ? html`<button type="button" class="round" aria-label="Stop" title="Stop (Esc)" onClick=${() => stop(id)}><${Icon} name="stop" /></button>`

@@ -2,7 +2,9 @@
 import { html, effect, signal } from "./html.js";
 import { count, milliseconds } from "./format.js";
 import { IconButton } from "./icons.js";
+import { Lane } from "./reasons.js";
 import { endRequest, rows } from "./server.js";
+import { TraceButton } from "./trace.js";
 
 const SPAN = 60000; // milliseconds
 const GONE = 20000; // how long a row that ended is still shown
@@ -58,8 +60,8 @@ function Line({ one, now }) {
   const done = row.computed >= row.prompt_tokens;
   const prompt = done ? count(row.prompt_tokens) : `${count(row.computed)} of ${count(row.prompt_tokens)}`;
   return html`<tr class=${over ? "over" : ""}>
-    <td><code title=${row.id}>${row.id.slice(0, 12)}${row.choice ? `/${row.choice}` : ""}</code></td>
-    <td title=${row.reasons.join(", ")}><span class="lane ${row.lane}">${row.lane}</span></td>
+    <td><${TraceButton} id=${row.id}><code>${row.id.slice(0, 12)}${row.choice ? `/${row.choice}` : ""}</code></${TraceButton}></td>
+    <td><${Lane} lane=${row.lane} reasons=${row.reasons} /></td>
     <td>${over ? "ended" : row.state}</td>
     <td class="bars"><svg viewBox="0 0 600 10" preserveAspectRatio="none" aria-hidden="true">
       ${phases.map(({ state, from, to }) => {

@@ -17,9 +17,12 @@ import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_flatten
 
+from slipstream.backends.mlx.kv.cache import CodedCache
 from slipstream.backends.mlx.opening import OpenModel
+from slipstream.backends.mlx.paths import Path, spread
 from slipstream.backends.mlx.prefix.disk.file import VERSION, Damaged, Tensor
-from slipstream.backends.mlx.prefix.state import KeyValues, Path, Rest, cuttable, spread
+from slipstream.backends.mlx.prefix.state import Arrays, KeyValues, Rest, cuttable, part
+from slipstream.backends.mlx.row import standing
 
 DTYPES: Mapping[mx.Dtype, str] = MappingProxyType(
     {
@@ -46,16 +49,18 @@ class Unstorable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A model's caches, empty: those at `keyed` hold keys and values that can be cut, `whole` are
-    the others. `text` says all that a row's state depends on beside weights and tokens."""
+    """A model's caches, empty, in one form: those at `keyed` hold so many arrays of keys and values
+    that can be cut, `whole` are the others. `text` says all that a row's state depends on beside
+    weights and tokens."""
 
     text: str
-    keyed: tuple[Path, ...]
+    keyed: Mapping[Path, int]
     whole: Mapping[Path, Any]
 
     @classmethod
-    def of(cls, model: OpenModel) -> Layout:
-        caches = spread(model.new_caches())
+    def of(cls, model: OpenModel, form: str) -> Layout:
+        """`form`: see OpenModel.forms."""
+        caches = spread(model.coded_caches() if form else model.plain_caches())
         kinds = {
             dotted(path): [type(c).__module__, type(c).__qualname__, flattened(c.state, {})]
             for path, c in caches.items()
@@ -63,8 +68,8 @@ class Layout:
         dtypes = sorted({str(array.dtype) for _, array in tree_flatten(model.model.parameters())})
         device = str(mx.default_device())
         return cls(
-            json.dumps([kinds, dtypes, device, mx.__version__, version("mlx-lm")]),
-            tuple(path for path, cache in caches.items() if cuttable(cache)),
+            json.dumps([kinds, dtypes, device, mx.__version__, version("mlx-lm"), form]),
+            {path: arrays_of(cache) for path, cache in caches.items() if cuttable(cache)},
             {path: cache for path, cache in caches.items() if not cuttable(cache)},
         )
 
@@ -72,6 +77,17 @@ class Layout:
         """A digest of what separates prefixes beside their tokens."""
         parts = json.dumps([VERSION, identity, self.text, salt, list(adapters)])
         return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def arrays_of(cache: Any) -> int:
+    """How many arrays a cache that can be cut holds."""
+    return cache.coding.count if isinstance(cache, CodedCache) else 2
+
+
+def named(path: Path, count: int) -> list[str]:
+    """The names of a cache's arrays."""
+    sides = ("keys", "values") if count == 2 else map(str, range(count))
+    return [f"{dotted(path)}.{side}" for side in sides]
 
 
 def dotted(path: Path) -> str:
@@ -93,49 +109,40 @@ def loaded(tensor: Tensor) -> mx.array:
     return array.view(mx.bfloat16) if dtype == mx.bfloat16 else array
 
 
-def between(
-    pieces: Sequence[tuple[int, KeyValues]], start: int, stop: int
-) -> dict[Path, tuple[mx.array, mx.array]]:
+def between(pieces: Sequence[tuple[int, KeyValues]], start: int, stop: int) -> Arrays:
     """Keys and values of the tokens from `start` to `stop`, out of pieces that follow each other,
     each with the place of its first token; the last one reaches to `stop` at least."""
-    parts: dict[Path, list[tuple[mx.array, mx.array]]] = {}
+    parts: dict[Path, list[tuple[mx.array, ...]]] = {}
     ends = [place for place, _ in pieces[1:]] + [stop]
     for (place, piece), end in zip(pieces, ends, strict=True):
         low, high = max(start, place) - place, min(stop, end) - place
         if low < high:
-            for path, (k, v) in piece.arrays.items():
-                parts.setdefault(path, []).append((k[..., low:high, :], v[..., low:high, :]))
-    return {
-        path: (joined([k for k, _ in p]), joined([v for _, v in p])) for path, p in parts.items()
-    }
+            for path, arrays in part(piece.arrays, low, high).items():
+                parts.setdefault(path, []).append(arrays)
+    return {path: tuple(map(joined, zip(*p, strict=True))) for path, p in parts.items()}
 
 
 def joined(parts: Sequence[mx.array]) -> mx.array:
     return mx.concatenate(list(parts), axis=-2) if len(parts) > 1 else mx.contiguous(parts[0])
 
 
-def keys_written(arrays: Mapping[Path, tuple[mx.array, mx.array]]) -> dict[str, Tensor]:
-    """Keys and values, each (1, heads, tokens, size), by cache. Raises Unstorable."""
+def keys_written(arrays: Arrays) -> dict[str, Tensor]:
+    """Raises Unstorable."""
     mx.eval(list(arrays.values()))
-    found = {}
-    for path, (keys, values) in arrays.items():
-        found[f"{dotted(path)}.keys"] = written(keys)
-        found[f"{dotted(path)}.values"] = written(values)
-    return found
-
-
-def keys_loaded(
-    tensors: Mapping[str, Tensor], paths: Sequence[Path], tokens: int
-) -> dict[Path, tuple[mx.array, mx.array]]:
-    """The reverse, for caches at `paths`. Raises Damaged when they are not what is there."""
-    names = {f"{dotted(path)}.{side}" for path in paths for side in ("keys", "values")}
-    whole = all(len(t.shape) == 4 and t.shape[2] == tokens for t in tensors.values())
-    if names != set(tensors) or not whole:
-        raise Damaged("it holds other arrays than this model's")
-    arrays = {
-        path: (loaded(tensors[f"{dotted(path)}.keys"]), loaded(tensors[f"{dotted(path)}.values"]))
-        for path in paths
+    return {
+        name: written(array)
+        for path, held in arrays.items()
+        for name, array in zip(named(path, len(held)), held, strict=True)
     }
+
+
+def keys_loaded(tensors: Mapping[str, Tensor], keyed: Mapping[Path, int], tokens: int) -> Arrays:
+    """The reverse, for caches as `Layout.keyed`. Raises Damaged when others are there."""
+    names = {path: named(path, count) for path, count in keyed.items()}
+    whole = all(len(t.shape) == 4 and t.shape[2] == tokens for t in tensors.values())
+    if {name for each in names.values() for name in each} != set(tensors) or not whole:
+        raise Damaged("it holds other arrays than this model's")
+    arrays = {path: tuple(loaded(tensors[name]) for name in each) for path, each in names.items()}
     mx.eval(list(arrays.values()))
     return arrays
 
@@ -155,7 +162,7 @@ def state_loaded(note: str, tensors: Mapping[str, Tensor], fresh: Mapping[Path, 
     try:
         nested = json.loads(note)
         caches = {
-            path: type(cache).from_state(restored(nested[dotted(path)], arrays))
+            path: standing(cache, restored(nested[dotted(path)], arrays))
             for path, cache in fresh.items()
         }
     except (KeyError, ValueError, TypeError) as error:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from slipstream.backends.mlx.prefix.disk.tier import DiskTier
+from slipstream.backends.mlx.prefix.disk.tier import STUCK, DiskTier
 from slipstream.contracts.errors import Cancelled, Fault, Refusal, Unavailable
 from slipstream.contracts.report import Flushed
 
@@ -23,10 +23,13 @@ Run = Callable[[Callable[[], bool], str], Awaitable[bool]]
 class WriteBehind:
     """Borrows `tier`. `dirty` says how much there may be to write."""
 
-    def __init__(self, tier: DiskTier, dirty: Callable[[], int], rest: float = REST) -> None:
+    def __init__(
+        self, tier: DiskTier, dirty: Callable[[], int], rest: float = REST, patience: float = STUCK
+    ) -> None:
         self._tier = tier
         self._dirty = dirty
         self._rest = rest
+        self._patience = patience
         self._task: asyncio.Task[None] | None = None
 
     def start(self, when_idle: Run) -> None:
@@ -54,8 +57,9 @@ class WriteBehind:
     async def _write(self, run: Run) -> None:
         while await run(self._tier.write_one, NAME):
             if self._tier.settled is not None:
-                # Shielded, so that giving up the wait does not take back what was handed over.
-                await asyncio.shield(asyncio.wrap_future(self._tier.settled))
+                # Giving up this wait does not take back what was handed over.
+                writing = asyncio.wrap_future(self._tier.settled)
+                await asyncio.wait([writing], timeout=self._patience)
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +24,9 @@ FILE = "index.sqlite3"
 SCHEMA = 1
 OPENING = 2.0  # seconds that another process may hold the index when it is opened
 PATIENCE = 100  # milliseconds that it may later
+HELD = 2.0  # seconds that another thread may, which a disk that hangs keeps there
 COLUMNS = "name, kind, space, model, begin, start, ids, note, bytes, used"
+TYPES = (str, str, str, str, str, int, bytes, str, int, float)
 CREATE = f"""
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
@@ -52,10 +54,14 @@ class Index:
 
     `scan` reads the folder's entries again, for an index that must be made anew."""
 
-    def __init__(self, path: Path | None, scan: Callable[[], Iterable[Entry]]) -> None:
+    def __init__(
+        self, path: Path | None, scan: Callable[[], Iterable[Entry]], held: float = HELD
+    ) -> None:
         self._path = path
         self._scan = scan
+        self._held = held
         self._lock = threading.Lock()
+        self._closed = False
         self._db = self._connect()
 
     def _connect(self) -> sqlite3.Connection:
@@ -94,8 +100,10 @@ class Index:
                 path.with_name(path.name + ending).unlink()
 
     def _do(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """What `action` gives; `otherwise` when another process is in the way."""
-        with self._lock:
+        """What `action` gives; `otherwise` when another is in the way, and once it is closed."""
+        with self._mine() as mine:
+            if not mine or self._closed:
+                return otherwise
             try:
                 return action(self._db)
             except (sqlite3.Error, ValueError, OverflowError) as error:
@@ -107,6 +115,16 @@ class Index:
                 return action(self._db)
             except (sqlite3.Error, OSError):
                 return otherwise
+
+    @contextlib.contextmanager
+    def _mine(self) -> Iterator[bool]:
+        """Whether no other thread is at it, nor will be."""
+        mine = self._lock.acquire(timeout=self._held)
+        try:
+            yield mine
+        finally:
+            if mine:
+                self._lock.release()
 
     def _renew(self) -> None:
         with contextlib.suppress(sqlite3.Error):
@@ -159,15 +177,16 @@ class Index:
         return self._do(lambda db: int(db.execute(query).fetchone()[0]), 0)
 
     def close(self) -> None:
-        with self._lock, contextlib.suppress(sqlite3.Error):
-            self._db.close()
+        self._closed = True
+        with self._mine() as mine, contextlib.suppress(sqlite3.Error):
+            if mine:
+                self._db.close()
 
 
 def is_busy(error: Exception) -> bool:
-    return isinstance(error, sqlite3.OperationalError) and (error.sqlite_errorcode & 0xFF) in (
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-    )
+    # One that Python raises by itself, of a text that is no UTF-8, has no code.
+    code = vars(error).get("sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def insert(db: sqlite3.Connection, entries: Iterable[Entry]) -> None:
@@ -208,6 +227,8 @@ def many(db: sqlite3.Connection, query: str, rows: Sequence[Sequence[object]]) -
 
 def entry(row: Sequence[Any]) -> Entry:
     """Raises ValueError when the row is not what was written."""
+    if tuple(map(type, row)) != TYPES:
+        raise ValueError("a row holds values of other types")
     name, kind, space, model, begin, start, ids, note, size, used = row
     label = Label(
         kind=Kind(kind),

@@ -14,13 +14,15 @@ from slipstream.backends.mlx.prefix.disk.file import Damaged, Kind, Prefix, Tens
 from slipstream.backends.mlx.prefix.disk.index import Entry
 from slipstream.backends.mlx.prefix.disk.tier import DiskTier, Lost
 from slipstream.backends.mlx.prefix.state import KeyValues, owned
+from slipstream.backends.mlx.prefix.state import part as between
 from slipstream.backends.mlx.prefix.tree import PrefixTree
 
 GAIN = 32  # tokens that reading must save
 AHEAD = 3  # segments that are being read, the one that is needed next included
 AGAIN = 10.0  # seconds in which a segment is read once: when it is gone by then, there is no room
 
-Space = tuple[str, tuple[str, ...]]
+Space = tuple[str, tuple[str, ...], str]
+"""A tenant, adapters, and the form in which rows hold keys and values; see OpenModel.forms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,13 @@ class Restorer:
         self,
         tier: DiskTier,
         tree: PrefixTree,
-        layout: Layout,
+        layouts: Mapping[str, Layout],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.hits = 0
         self._tier = tier
         self._tree = tree
-        self._layout = layout
+        self._layouts = layouts
         self._now = now
         self._read: dict[str, float] = {}  # segment -> when it came
 
@@ -80,24 +82,25 @@ class Restorer:
         known = self._tree.find(space, ids, len(ids)).length
         if len(ids) < known + GAIN:
             return []
-        digest = self._layout.space(self._tier.identity, *space)
+        layout = self._layouts[space[-1]]
+        digest = layout.space(self._tier.identity, *space[:-1])
         held = self._tree.matched(space, ids)
-        if not self._layout.whole:
-            parts = self._keys(digest, ids, held)
+        if not layout.whole:
+            parts = self._keys(layout, digest, ids, held)
             if not parts or parts[-1].stop < known + GAIN:
                 return []
             return self._that_fit(parts, room)
         for entry in self._tier.states(digest, ids, known + GAIN - 1):
             stop = entry.label.start
-            parts = self._keys(digest, ids[:stop], held) if held < stop else []
-            if max([held, *(part.stop for part in parts)]) >= stop or not self._layout.keyed:
+            parts = self._keys(layout, digest, ids[:stop], held) if held < stop else []
+            if max([held, *(part.stop for part in parts)]) >= stop or not layout.keyed:
                 parts = [*parts, Part(entry, 0)]
                 if self._that_fit(parts, room) == parts:
                     return parts
         return []
 
-    def _keys(self, digest: str, ids: Sequence[int], held: int) -> list[Part]:
-        if not self._layout.keyed:
+    def _keys(self, layout: Layout, digest: str, ids: Sequence[int], held: int) -> list[Part]:
+        if not layout.keyed:
             return []
         walked = self._tier.walk(Prefix(digest, ids), ids)
         parts = [Part(entry, tokens) for entry, tokens in walked]
@@ -123,20 +126,17 @@ class Restorer:
         self, space: Space, ids: Sequence[int], part: Part, tensors: Mapping[str, Tensor]
     ) -> None:
         """Raises Damaged when the tensors are not what this model has."""
-        label = part.entry.label
+        label, layout = part.entry.label, self._layouts[space[-1]]
         held = self._tree.matched(space, ids[: part.stop])
         if label.kind is Kind.STATE:
-            state = state_loaded(label.note, tensors, self._layout.whole)
-            if held >= part.stop or not self._layout.keyed:
+            state = state_loaded(label.note, tensors, layout.whole)
+            if held >= part.stop or not layout.keyed:
                 self._tree.insert(space, ids[: part.stop], nothing, state)
             return
-        arrays = keys_loaded(tensors, self._layout.keyed, len(label.ids))
+        arrays = keys_loaded(tensors, layout.keyed, len(label.ids))
 
         def piece(start: int, stop: int) -> KeyValues:
-            low, high = start - label.start, stop - label.start
-            return owned(
-                {p: (k[..., low:high, :], v[..., low:high, :]) for p, (k, v) in arrays.items()}
-            )
+            return owned(between(arrays, start - label.start, stop - label.start))
 
         if held >= label.start:  # else what was before it has just been evicted
             self._tree.insert(space, ids[: part.stop], piece)

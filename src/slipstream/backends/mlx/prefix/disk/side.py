@@ -8,8 +8,8 @@ from concurrent.futures import wait
 
 from slipstream.backends.mlx.opening import OpenModel
 from slipstream.backends.mlx.prefix.disk.arrays import Layout
-from slipstream.backends.mlx.prefix.disk.restore import Restorer
-from slipstream.backends.mlx.prefix.disk.spill import Space, Spill
+from slipstream.backends.mlx.prefix.disk.restore import Restorer, Space
+from slipstream.backends.mlx.prefix.disk.spill import Spill
 from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.backends.mlx.prefix.tree import PrefixTree
 
@@ -18,10 +18,10 @@ class DiskSide:
     """Borrows `tier` and `tree`."""
 
     def __init__(self, tier: DiskTier, tree: PrefixTree, model: OpenModel) -> None:
-        layout = Layout.of(model)
+        layouts = {form: Layout.of(model, form) for form in model.forms}
         self._tier = tier
-        self._restorer = Restorer(tier, tree, layout)
-        self._spill = Spill(tier, tree, layout)
+        self._restorer = Restorer(tier, tree, layouts)
+        self._spill = Spill(tier, tree, layouts)
 
     def fetch(self, space: Space, ids: Sequence[int], room: int, patience: float) -> bool:
         """See Restorer.advance."""

@@ -18,6 +18,7 @@ from slipstream.backends.mlx.prefix.disk.arrays import (
     state_written,
 )
 from slipstream.backends.mlx.prefix.disk.file import Kind, Label, Prefix, Tensor
+from slipstream.backends.mlx.prefix.disk.restore import Space
 from slipstream.backends.mlx.prefix.disk.tier import DiskTier
 from slipstream.backends.mlx.prefix.state import KeyValues
 from slipstream.backends.mlx.prefix.tree import Node, PrefixTree
@@ -29,7 +30,6 @@ SEGMENT_BYTES = 32 << 20  # and about as many bytes: what is copied at a time wh
 WORTH = 64  # tokens: what is shorter is computed sooner than it is read
 MOST = 1024  # sequences that may wait; the oldest are forgotten
 
-Space = tuple[str, tuple[str, ...]]
 Known = tuple[Space, tuple[int, ...]]  # a sequence of tokens in its space
 
 
@@ -44,10 +44,10 @@ class Handed:
 class Spill:
     """Borrows `tree` and `tier`. Belongs to the device thread."""
 
-    def __init__(self, tier: DiskTier, tree: PrefixTree, layout: Layout) -> None:
+    def __init__(self, tier: DiskTier, tree: PrefixTree, layouts: Mapping[str, Layout]) -> None:
         self._tier = tier
         self._tree = tree
-        self._layout = layout
+        self._layouts = layouts
         self._waiting: dict[Known, set[str]] = {}  # with the segments of each that were written
         self._handed: Handed | None = None
         tier.write_with(self.write_one)
@@ -91,9 +91,11 @@ class Spill:
     ) -> tuple[Label, Mapping[str, Tensor]] | None:
         """The first segment of `ids` that is in the tree and not on disk."""
         path = self._tree.path(space, ids)
-        digest = self._layout.space(self._tier.identity, *space)
+        layout = self._layouts[space[-1]]
+        digest = layout.space(self._tier.identity, *space[:-1])
         try:
-            return self._next_keys(digest, ids, path) or self._next_state(digest, ids, path)
+            keys = self._next_keys(digest, ids, path) if layout.keyed else None
+            return keys or self._next_state(digest, ids, path)
         except Unstorable as error:
             log.debug("a prefix cannot be written to disk: %s", error)
             return None
@@ -101,8 +103,6 @@ class Spill:
     def _next_keys(
         self, digest: str, ids: tuple[int, ...], path: Sequence[tuple[Node, int]]
     ) -> tuple[Label, Mapping[str, Tensor]] | None:
-        if not self._layout.keyed:
-            return None
         ids = ids[: sum(taken for _, taken in path)]
         walked = list(self._tier.walk(Prefix(digest, ids), ids))
         start = sum(tokens for _, tokens in walked)

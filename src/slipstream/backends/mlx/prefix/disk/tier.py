@@ -10,8 +10,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 
 from slipstream.backends.mlx.prefix.disk.file import (
     Damaged,
@@ -25,12 +26,14 @@ from slipstream.backends.mlx.prefix.disk.file import (
 )
 from slipstream.backends.mlx.prefix.disk.folder import Folder
 from slipstream.backends.mlx.prefix.disk.index import FILE, Entry, Index
+from slipstream.backends.mlx.prefix.disk.worker import Worker
 
 log = logging.getLogger(__name__)
 
 STAGED = 4  # segments that were asked for and wait to be taken
 PAUSE = 30.0  # seconds without writing after a write failed
-STUCK = 10.0  # seconds after which a read is given up
+STUCK = 10.0  # seconds after which a read or a write is given up
+CLOSING = 5.0  # seconds that closing waits for what is being read or written
 
 
 class Lost(Exception):
@@ -40,7 +43,7 @@ class Lost(Exception):
 @dataclass(frozen=True, slots=True)
 class Asked:
     entry: Entry
-    reading: Future[Mapping[str, Tensor]]
+    reading: Future[Mapping[str, Tensor] | None]  # None: it cannot be read
     since: float
 
 
@@ -66,16 +69,17 @@ class DiskTier:
         self._folder = folder
         self._cap = cap
         self._now = now
-        self._readers = ThreadPoolExecutor(1, "slipstream-disk-read")
-        self._writers = ThreadPoolExecutor(1, "slipstream-disk-write")
+        self._reader = Worker("slipstream-disk-read")
+        self._writer = Worker("slipstream-disk-write")
         self._asked: dict[str, Asked] = {}
         self._last: Future[bool] | None = None
+        self._last_put = 0.0
         self._failed: tuple[float, OSError] | None = None
         self._unit: Callable[[], bool] | None = None
         self._warned: set[str] = set()
         self._warning = threading.Lock()
         self._index = self._opened()
-        self._writers.submit(self._shrink)
+        self._writer.submit(self._shrink)
 
     def _opened(self) -> Index:
         """The index, brought in line with the files."""
@@ -147,7 +151,7 @@ class DiskTier:
             return
         while len(self._asked) >= STAGED:
             self._asked.pop(next(iter(self._asked))).reading.cancel()
-        reading = self._readers.submit(self._read, entry)
+        reading = self._reader.submit(partial(self._read, entry))
         self._asked[name] = Asked(entry, reading, self._now())
 
     def take(self, entry: Entry, patience: float) -> Mapping[str, Tensor] | None:
@@ -160,13 +164,15 @@ class DiskTier:
         if not done and self._now() - asked.since < STUCK:
             return None
         del self._asked[entry.label.name]
-        if done:
-            return asked.reading.result()
-        self._index.drop([entry.label.name])
-        self._warn("read", "does not answer")
-        raise Lost
+        if not done:
+            self._index.drop([entry.label.name])
+            self._warn("read", "does not answer")
+        tensors = asked.reading.result() if done else None
+        if tensors is None:
+            raise Lost
+        return tensors
 
-    def _read(self, entry: Entry) -> Mapping[str, Tensor]:
+    def _read(self, entry: Entry) -> Mapping[str, Tensor] | None:
         name = entry.label.name
         try:
             label, tensors = decode(self._folder.read(name))
@@ -178,7 +184,7 @@ class DiskTier:
             if isinstance(error, Damaged):
                 with contextlib.suppress(OSError):
                     self._folder.remove(name)
-            raise Lost from error
+            return None
         self._index.touch([name], time.time())
         return tensors
 
@@ -191,6 +197,8 @@ class DiskTier:
     def write_one(self) -> bool:
         """One unit of writing, on the device thread. False when nothing can or need be written;
         otherwise there may be more once it is `settled`."""
+        if self._stuck:
+            self._warn("write", "does not answer")
         if self._unit is None or self.failure is not None:
             return False
         if self._last is not None and not self._last.done():
@@ -199,12 +207,13 @@ class DiskTier:
 
     def put(self, label: Label, tensors: Mapping[str, Tensor]) -> None:
         """Begins to write a segment. To be called when the one before is `settled`."""
-        self._last = self._writers.submit(self._write, label, tensors)
+        self._last_put = self._now()
+        self._last = self._writer.submit(partial(self._write, label, tensors))
 
     def touch(self, entries: Iterable[Entry]) -> None:
         """They are in use."""
         names = [entry.label.name for entry in entries]
-        self._writers.submit(self._index.touch, names, time.time())
+        self._writer.submit(partial(self._index.touch, names, time.time()))
 
     @property
     def settled(self) -> Future[bool] | None:
@@ -215,9 +224,17 @@ class DiskTier:
     @property
     def failure(self) -> OSError | None:
         """Why nothing is written for a while."""
+        if self._stuck:
+            return TimeoutError("it does not answer")
         if self._failed is None or self._now() - self._failed[0] >= PAUSE:
             return None
         return self._failed[1]
+
+    @property
+    def _stuck(self) -> bool:
+        """A write goes on for too long."""
+        writing = self._last is not None and not self._last.done()
+        return writing and self._now() - self._last_put >= STUCK
 
     def _write(self, label: Label, tensors: Mapping[str, Tensor]) -> bool:
         pieces = encode(label, tensors)
@@ -258,10 +275,13 @@ class DiskTier:
             if held + size <= self._cap:
                 return
 
-    def close(self) -> None:
-        """Waits for what is being written. Idempotent."""
-        self._readers.shutdown(wait=False, cancel_futures=True)
-        self._writers.shutdown()
+    def close(self, patience: float = CLOSING) -> None:
+        """Waits for what is being written and read, `patience` seconds each. Idempotent."""
+        while self._asked:
+            self._asked.popitem()[1].reading.cancel()
+        wrote, read = self._writer.close(patience), self._reader.close(patience)
+        if not (wrote and read):
+            self._warn("write", "does not answer; not all may be written")
         self._index.close()
 
     def _warn(self, what: str, message: str, *values: object) -> None:
