@@ -14,6 +14,7 @@ from slipstream.backends.mlx.check import Verdict, find_level, recheck
 from slipstream.backends.mlx.costs import measure
 from slipstream.backends.mlx.device import Device
 from slipstream.backends.mlx.embed import has_states
+from slipstream.backends.mlx.even import FEWEST
 from slipstream.backends.mlx.footprint import coded, footprint
 from slipstream.backends.mlx.group import Group, states
 from slipstream.backends.mlx.kv.plan import Codings
@@ -61,6 +62,9 @@ class MlxBackend:
         self._rows: dict[int, DeviceRow] = {}
         self.model = OpenModel(model, vocab_size, folded if device.is_cpu else kernel)
         codes = coded(self.model, limits.kv_scheme, kv_layers)
+        if codes is not None and device.is_cpu:
+            # A number beside the edge of its code takes the other one for a difference of one bit.
+            self.model.fewest = FEWEST
         self.verdict = self._opened(vocab_size, level, codes)
         self._footprint = footprint(self.model)
         self._has_states = has_states(self.model)

@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 REFERENCE = "reference (slow)"
+_CBWR_AUTO_STRICT = 0x10000 | 2  # MKL_CBWR_STRICT | MKL_CBWR_AUTO of mkl_types.h
 _OPENBLAS_DIRS = ("openblas-pthread", "openblas-openmp", "openblas-serial")
 
 
@@ -39,9 +40,13 @@ def load_blas() -> Blas:
         return Blas("unknown (mlx was imported first)", None)
     for name, path in _candidates():
         try:
-            ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+            library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
         except OSError:
             continue
+        if name == "MKL":
+            # From here on a line of a product has the same bits beside any others; see
+            # even.py. Where the processor cannot, MKL leaves it as it was.
+            library.MKL_CBWR_Set(_CBWR_AUTO_STRICT)
         return Blas(name, path)
     return Blas(REFERENCE, None)
 

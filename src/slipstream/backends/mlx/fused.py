@@ -17,9 +17,16 @@ import mlx.nn as nn
 from mlx_lm.models.base import scaled_dot_product_attention
 
 from slipstream.backends.mlx.attention import Attend
+from slipstream.backends.mlx.even import filled
 from slipstream.backends.mlx.kv.attention import attend
 from slipstream.backends.mlx.kv.cache import CodedCache
-from slipstream.backends.mlx.mixer import Bundle, Forward, LayerCaches, Mixer, Stage
+from slipstream.backends.mlx.mixer import (
+    Bundle,
+    Forward,
+    LayerCaches,
+    Mixer,
+    Stage,
+)
 from slipstream.backends.mlx.packed import Segment
 
 _SCALES = ("scale", "sm_scale")
@@ -102,7 +109,7 @@ class FusedAttention(Mixer):
             start = stop
         outputs += self._singles(forward, caches, masks, queries, keys, values)
         joined = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=0)
-        return self.held.o_proj(joined.reshape(1, x.shape[1], -1))
+        return self.held.o_proj(filled(joined, x.shape[1], axis=0).reshape(1, x.shape[1], -1))
 
     def _project(self, x: mx.array, positions: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """(tokens, width) -> queries, keys, values, each (tokens, heads, 1, head size)."""

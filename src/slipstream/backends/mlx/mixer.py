@@ -13,6 +13,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from slipstream.backends.mlx.even import filled
 from slipstream.backends.mlx.packed import Segment
 from slipstream.backends.mlx.row import DeviceRow
 
@@ -137,7 +138,7 @@ class Mixer(Holder):
                 results.append(self.held(*own, **named))
         finally:
             self._stage.place = None
-        return join(results, forward.spans)
+        return join(results, forward.spans, tokens)
 
 
 def narrow(value: Any, index: int, span: Span, tokens: int) -> Any:
@@ -151,12 +152,13 @@ def narrow(value: Any, index: int, span: Span, tokens: int) -> Any:
     return value
 
 
-def join(results: Sequence[Any], spans: Sequence[Span]) -> Any:
-    """Rows' results as one: activations end to end, anything else as a Bundle."""
+def join(results: Sequence[Any], spans: Sequence[Span], tokens: int) -> Any:
+    """Rows' results as one: activations end to end, `tokens` of them, anything else as a Bundle."""
     if isinstance(results[0], tuple):
         parts = zip(*results, strict=True)
         return tuple(
-            Bundle(part) if isinstance(part[0], tuple) else join(part, spans) for part in parts
+            Bundle(part) if isinstance(part[0], tuple) else join(part, spans, tokens)
+            for part in parts
         )
     activations = all(
         isinstance(r, mx.array) and r.ndim == 3 and r.shape[:2] == (1, span.size)
@@ -164,4 +166,5 @@ def join(results: Sequence[Any], spans: Sequence[Span]) -> Any:
     )
     if not activations:
         return Bundle(tuple(results))
-    return results[0] if len(results) == 1 else mx.concatenate(list(results), axis=1)
+    whole = results[0] if len(results) == 1 else mx.concatenate(list(results), axis=1)
+    return filled(whole, tokens, axis=1)

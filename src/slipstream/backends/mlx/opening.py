@@ -14,6 +14,7 @@ import mlx.nn as nn
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 
 from slipstream.backends.mlx.attention import Attend, kernel
+from slipstream.backends.mlx.even import filled
 from slipstream.backends.mlx.fused import FusedAttention, Shape, shape_of
 from slipstream.backends.mlx.kv.cache import Coding
 from slipstream.backends.mlx.kv.plan import Codings
@@ -54,6 +55,7 @@ class OpenModel:
         self.stage = Stage()
         self.level = GENERIC
         self.codings: Codings | None = None
+        self.fewest = 1  # tokens of a forward; it is filled up where a row has fewer
         self._mixers = list(find_mixers(model.layers))
         for name, parent, held in self._mixers:
             parent[name] = Mixer(held, self.stage)
@@ -192,6 +194,9 @@ class OpenModel:
         """tokens (1, n) of many rows -> logits (len(heads), vocabulary) of the tokens `heads`.
 
         `blend`: their adapters, where there are any."""
+        if blend is None and tokens.shape[1] < self.fewest:
+            tokens = filled(tokens, self.fewest, axis=1)
+            forward.positions = filled(forward.positions, self.fewest, axis=0)
         caches: list[Any] = forward.spans[0].row.caches
         layered = [LayerCaches(forward, (index,)) for index in range(len(caches))]
         self.stage.forward = forward

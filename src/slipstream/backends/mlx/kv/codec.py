@@ -12,6 +12,8 @@ from typing import Protocol
 
 import mlx.core as mx
 
+from slipstream.backends.mlx.even import FEWEST, filled
+
 Parts = tuple[mx.array, ...]
 """One encoded tensor: arrays (1, heads, n, ·), of any types, that are cut and joined along n."""
 
@@ -85,10 +87,13 @@ class Whole:
 
 
 def folded(x: mx.array, kv_heads: int) -> mx.array:
-    """(1, heads, m, ·) -> (1, kv heads, heads of one * m, ·): one product for each key head."""
-    return x.reshape(1, kv_heads, -1, x.shape[-1])
+    """(1, heads, m, ·) -> (1, kv heads, heads of one * m, ·): one product for each key head.
+
+    Filled up with zeros where it has few lines, so that a line has the same bits beside others."""
+    return filled(x.reshape(1, kv_heads, -1, x.shape[-1]), FEWEST, axis=2)
 
 
 def unfolded(x: mx.array, like: mx.array) -> mx.array:
     """What became of `folded(like, ...)`, by the heads and queries of `like`."""
-    return x.reshape(*like.shape[:3], x.shape[-1])
+    lines = like.shape[1] * like.shape[2] // x.shape[1]
+    return x[:, :, :lines].reshape(*like.shape[:3], x.shape[-1])

@@ -22,7 +22,7 @@ from slipstream.contracts.errors import ModelError
 from slipstream.contracts.kv import AFFINE_GROUPS, KvForm, KvScheme
 
 log = logging.getLogger(__name__)
-DIRECT_CPU, DIRECT_GPU = 4, 32  # queries; see AffineCodec.direct
+DIRECT_GPU = 32  # queries; on a CPU none, whose sums would depend on how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def codec(size: int, scheme: KvScheme, side: str, dtype: mx.Dtype, layer: int) -
             raise ModelError(
                 f"{where}, which groups of {scheme.group} do not divide. {_fix(size, scheme)}"
             )
-        direct = DIRECT_CPU if mx.default_device().type == mx.DeviceType.cpu else DIRECT_GPU
+        direct = 0 if mx.default_device().type == mx.DeviceType.cpu else DIRECT_GPU
         return AffineCodec(size, scheme.key_bits, scheme.group, dtype, direct)
     return TurboCodec(size, scheme.key_bits if side == "keys" else scheme.value_bits)
 
