@@ -25,6 +25,7 @@ from slipstream.settings import Settings
 
 QUESTION = "Write a long story about a river, a mountain and the sea. " * 3
 SEVERAL = 4
+NONE = "none mounted"
 Uses = tuple[AdapterUse, ...]
 
 
@@ -50,22 +51,21 @@ class Bench:
         # Nothing is found in a prefix cache, so that every prompt is filled by its adapters.
         settings = Settings(model=str(self._info.path), batch=plan.rows, prefix_cache=0.0)
         async with Engine(settings, self._info, self._load) as engine:
-            plain = await self._round(engine, [()] * plan.rows)  # warms it, with none mounted
-            plain = await self._round(engine, [()] * plan.rows)
             with tempfile.TemporaryDirectory() as folder:
                 names = await engine.run_exclusive(lambda: self._write(Path(folder)), "bench")
-                for name in names:
-                    await engine.adapters.mount(name, Path(folder) / name)
-            asked = ways(names, plan.rows)
-            rounds: dict[str, list[Sequence[Marks]]] = {way: [] for way in asked}
-            for turn in range(plan.rounds + 1):
-                for way, uses in asked.items():
-                    marks = await self._round(engine, uses)
-                    if turn:  # the first one warms
-                        rounds[way].append(marks)
-        return [{"way": "none mounted", **figures([plain], [plain])}] + [
-            {"way": way, **figures(found, rounds["base"])} for way, found in rounds.items()
-        ]
+                asked = {NONE: [()] * plan.rows, **ways(names, plan.rows)}
+                rounds: dict[str, list[Sequence[Marks]]] = {way: [] for way in asked}
+                for turn in range(plan.rounds + 1):
+                    for way, uses in asked.items():
+                        marks = await self._round(engine, uses)
+                        if turn:  # the first one warms
+                            rounds[way].append(marks)
+                        if way is NONE:
+                            for name in names:
+                                await engine.adapters.mount(name, Path(folder) / name)
+                    for name in names:
+                        await engine.adapters.unmount(name, when_idle=True)
+        return [{"way": way, **figures(found, rounds["base"])} for way, found in rounds.items()]
 
     def _load(self, *arguments: Any) -> Adapting:
         self._backend = boot(*arguments)
