@@ -125,10 +125,10 @@ def top(url: str) -> None:
     size = ["-x", str(COLUMNS), "-y", str(LINES)]
     command = f"{program} top --url {url}"
     subprocess.run(["tmux", "new-session", "-d", "-s", SESSION, *size, command], check=True)
-    time.sleep(12)
+    time.sleep(12)  # it draws rates over several looks
     for key in ("s", "s", "Down", "Down"):  # by speed, with a row selected
         subprocess.run(["tmux", "send-keys", "-t", SESSION, key], check=True)
-        time.sleep(1)
+        time.sleep(1)  # the next look shows it
     capture = ["tmux", "capture-pane", "-e", "-p", "-t", SESSION]
     shown = subprocess.run(capture, capture_output=True, text=True, check=True).stdout
     subprocess.run(["tmux", "kill-session", "-t", SESSION], check=True)

@@ -18,7 +18,7 @@ from slipstream.bench.report import Row, finish, render
 
 load_blas()
 
-from slipstream.backends.mlx.prefix.tree import PrefixTree  # noqa: E402
+from slipstream.backends.mlx.prefix.tree import PrefixTree  # noqa: E402 after the BLAS
 
 GB = 1 << 30
 LOOKUPS = 2000

@@ -22,8 +22,8 @@ from slipstream.bench.report import Row, finish
 
 load_blas()
 
-from backends.mlx.disk import IDS, cold, say, serving  # noqa: E402
-from slipstream.backends.mlx.prefix.disk.folder import Folder  # noqa: E402
+from backends.mlx.disk import IDS, cold, say, serving  # noqa: E402 after the BLAS
+from slipstream.backends.mlx.prefix.disk.folder import Folder  # noqa: E402 after the BLAS
 
 KINDS = ("llama", "qwen3_5", "gemma3_text", "deepseek_v3")
 PROMPTS = (IDS, IDS[:200], (*IDS[:100], *IDS[300:]))

@@ -21,9 +21,9 @@ from slipstream.contracts.limits import MemoryLimits
 
 load_blas()
 
-from engine.rig import Rig, prompt  # noqa: E402
-from parity import tiny  # noqa: E402
-from slipstream.backends.mlx.backend import MlxBackend  # noqa: E402
+from engine.rig import Rig, prompt  # noqa: E402 after the BLAS
+from parity import tiny  # noqa: E402 after the BLAS
+from slipstream.backends.mlx.backend import MlxBackend  # noqa: E402 after the BLAS
 
 KINDS = ("llama", "qwen3_5", "gemma3_text", "gpt_oss", "deepseek_v3", "mamba2")
 SYSTEM, QUESTION, SAYS = 80, 100, 8  # tokens

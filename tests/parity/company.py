@@ -14,14 +14,14 @@ BLAS = load_blas()
 
 import mlx.core as mx  # noqa: E402 after the BLAS
 
-from slipstream.backends.mlx.backend import MlxBackend  # noqa: E402
-from slipstream.backends.mlx.row import DeviceRow  # noqa: E402
-from slipstream.contracts.kv import parse  # noqa: E402
-from slipstream.contracts.limits import MemoryLimits  # noqa: E402
-from slipstream.contracts.placement import Lane  # noqa: E402
-from slipstream.contracts.row import Prompt, RowSpec  # noqa: E402
+from slipstream.backends.mlx.backend import MlxBackend  # noqa: E402 after the BLAS
+from slipstream.backends.mlx.row import DeviceRow  # noqa: E402 after the BLAS
+from slipstream.contracts.kv import parse  # noqa: E402 after the BLAS
+from slipstream.contracts.limits import MemoryLimits  # noqa: E402 after the BLAS
+from slipstream.contracts.placement import Lane  # noqa: E402 after the BLAS
+from slipstream.contracts.row import Prompt, RowSpec  # noqa: E402 after the BLAS
 
-from .tiny import VOCABULARY, build  # noqa: E402
+from .tiny import VOCABULARY, build  # noqa: E402 after the BLAS
 
 LENGTHS = (37, 64, 12, 90, 5, 300, 70, 23)
 STEPS = 6
