@@ -18,7 +18,7 @@ from slipstream.engine.price import Price
 SCORED_CHUNK = 256
 QUIET_GAP = 0.5  # seconds that a turn should last at most when no row runs
 QUIET_FLOOR = 256  # tokens of such a turn, at least: smaller ones make a lone prompt slow
-WEIGHT = 1 << 40  # of a row that wants one token
+LEAST = 16  # tokens of a share: each row that advances costs attention of its own
 NO_STOPS: Mapping[int, int] = MappingProxyType({})
 
 
@@ -26,30 +26,22 @@ class Planner:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._price = Price()
-        self._served = 0  # rows, in turns whose budget did not reach all
+        self._turns = 0
 
     def plan(
         self, rows: Sequence[Row], running: bool, rooms: Mapping[int, int] = NO_STOPS
     ) -> list[Advance]:
         """One step for every row that decodes; the others share one budget of prompt tokens.
 
-        Where the budget has fewer tokens than there are rows, they take turns.
-        A row whose key is in `rooms` advances by no more than that, possibly by nothing."""
-        budget = self.budget(running)
+        `running`: some wait for their next token. A row whose key is in `rooms` advances by no more
+        than that, possibly by nothing."""
         wants = {row.spec.key: wanted(row, rooms.get(row.spec.key)) for row in rows}
-        fills = [row.spec.key for row in rows if row.pending > 1 and wants[row.spec.key]]
+        fills = {key: wants[key] for row in rows if row.pending > 1 and wants[key := row.spec.key]}
         shares = {row.spec.key: wants[row.spec.key] for row in rows if row.pending == 1}
-        shares |= shared_out({key: wants[key] for key in self._reached(fills, budget)}, budget)
+        shares |= shared_out(fills, self.budget(running), self._turns)
+        self._turns += 1
         tokens = ((row, shares.get(row.spec.key, 0)) for row in rows)
         return [Advance(row, count) for row, count in tokens if count]
-
-    def _reached(self, fills: list[int], budget: int) -> list[int]:
-        """Those of `fills` that get any of `budget` tokens in this turn."""
-        if len(fills) <= budget:
-            return fills
-        first = self._served % len(fills)
-        self._served += budget
-        return [*fills[first:], *fills[:first]][:budget]
 
     def budget(self, running: bool) -> int:
         """Prompt tokens for one turn; fewer when `running` rows wait for their next token.
@@ -73,21 +65,25 @@ def power_of_two(tokens: int) -> int:
     return 1 << (tokens + tokens // 8).bit_length() >> 1
 
 
-def shared_out(wants: Mapping[int, int], budget: int) -> dict[int, int]:
-    """`budget` tokens, at least one each, for rows that want some, by key.
+def shared_out(wants: Mapping[int, int], budget: int, turn: int) -> dict[int, int]:
+    """`budget` tokens for rows that want some, by key.
 
-    In inverse proportion to what each wants, so that a short row passes the long ones; but none
-    gets less than half of an equal share while it wants more."""
-    due = max(1, budget // (2 * max(1, len(wants))))
-    weights = {key: max(1, WEIGHT // want) for key, want in wants.items()}
-    shares: dict[int, int] = {}
-    left, total = budget, sum(weights.values())
-    for served, (key, want) in enumerate(sorted(wants.items(), key=itemgetter(1)), start=1):
-        later = len(wants) - served
-        weighted = -(-left * weights[key] // total)
-        shares[key] = min(want, max(due, weighted), left - later * due)
-        left -= shares[key]
-        total -= weights[key]
+    Half goes to those that lack the least, one after another, so that few wait for long. The other
+    half is shared equally, by so many in each `turn` that all get some of it in time."""
+    shares = dict.fromkeys(wants, 0)
+    if not wants:
+        return shares
+    equal = budget // 2
+    keys = list(wants)
+    count = min(len(keys), max(1, equal // LEAST))
+    first = turn * count % len(keys)
+    for key in [*keys[first:], *keys[:first]][:count]:
+        shares[key] = min(wants[key], equal // count)
+    left = budget - sum(shares.values())
+    for key, want in sorted(wants.items(), key=itemgetter(1)):
+        more = min(want - shares[key], left)
+        shares[key] += more
+        left -= more
     return shares
 
 

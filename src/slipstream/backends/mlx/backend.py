@@ -8,7 +8,6 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from slipstream.backends.mlx.adapters.rack import Rack
-from slipstream.backends.mlx.attention import folded, kernel
 from slipstream.backends.mlx.budget import Budget, hold, share_out
 from slipstream.backends.mlx.check import Verdict, find_level, recheck
 from slipstream.backends.mlx.costs import measure
@@ -60,7 +59,7 @@ class MlxBackend:
         hold(device, self._whole)
         self._chunk = chunk
         self._rows: dict[int, DeviceRow] = {}
-        self.model = OpenModel(model, vocab_size, folded if device.is_cpu else kernel)
+        self.model = OpenModel(model, vocab_size, tabled=device.is_cpu)
         codes = coded(self.model, limits.kv_scheme, kv_layers)
         if codes is not None and device.is_cpu:
             # A number beside the edge of its code takes the other one for a difference of one bit.

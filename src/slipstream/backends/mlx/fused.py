@@ -16,7 +16,6 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.base import scaled_dot_product_attention
 
-from slipstream.backends.mlx.attention import Attend
 from slipstream.backends.mlx.even import filled
 from slipstream.backends.mlx.kv.attention import attend
 from slipstream.backends.mlx.kv.cache import CodedCache
@@ -28,6 +27,7 @@ from slipstream.backends.mlx.mixer import (
     Stage,
 )
 from slipstream.backends.mlx.packed import Segment
+from slipstream.backends.mlx.rotary import Rotary
 
 _SCALES = ("scale", "sm_scale")
 _HEADS = ("n_heads", "num_heads", "num_attention_heads")
@@ -80,15 +80,16 @@ class FusedAttention(Mixer):
         stage: Stage,
         shape: Shape,
         layer: int,
-        attend: Attend,
         *,
         packed: bool,
+        rotary: Rotary | None = None,
     ) -> None:
+        """`rotary`: does what the mixer's own rotary module does; None: that one is asked."""
         super().__init__(held, stage)
         self._shape = shape
         self._layer = layer
-        self._attend = attend
         self._packed = packed
+        self._rotary = rotary
         self._sinks: mx.array | None = held.sinks if "sinks" in held else None
 
     def __call__(self, x: mx.array, *args: Any, **kwargs: Any) -> Any:
@@ -98,7 +99,7 @@ class FusedAttention(Mixer):
         values_given = (*args, *kwargs.values())
         masks = next((v for v in values_given if isinstance(v, Bundle)), None)
         caches = next(v for v in values_given if isinstance(v, LayerCaches))
-        queries, keys, values = self._project(x[0], forward.positions)
+        queries, keys, values = self._project(x[0], forward)
         outputs = []
         start = 0
         for segment in forward.segments if self._packed else ():
@@ -111,7 +112,7 @@ class FusedAttention(Mixer):
         joined = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=0)
         return self.held.o_proj(filled(joined, x.shape[1], axis=0).reshape(1, x.shape[1], -1))
 
-    def _project(self, x: mx.array, positions: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+    def _project(self, x: mx.array, forward: Forward) -> tuple[mx.array, mx.array, mx.array]:
         """(tokens, width) -> queries, keys, values, each (tokens, heads, 1, head size)."""
         held, size = self.held, self._shape.head_size
         tokens = x.shape[0]
@@ -123,6 +124,10 @@ class FusedAttention(Mixer):
         if "k_norm" in held:
             keys = held.k_norm(keys)
         # A token is a batch of one here, so that each is turned to its own position.
+        if self._rotary is not None:
+            table = forward.table(self._rotary, x.dtype)
+            return self._rotary.turned(queries, table), self._rotary.turned(keys, table), values
+        positions = forward.positions
         return held.rope(queries, offset=positions), held.rope(keys, offset=positions), values
 
     def _segment(
@@ -132,7 +137,9 @@ class FusedAttention(Mixer):
         return self._one(queries, k, v, segment.mask)
 
     def _one(self, q: mx.array, k: mx.array, v: mx.array, mask: mx.array | None) -> mx.array:
-        return self._attend(q, k, v, scale=self._shape.scale, mask=mask, sinks=self._sinks)
+        return mx.fast.scaled_dot_product_attention(
+            q, k, v, scale=self._shape.scale, mask=mask, sinks=self._sinks
+        )
 
     def _coded(
         self, cache: CodedCache, q: mx.array, k: mx.array, v: mx.array, mask: Any

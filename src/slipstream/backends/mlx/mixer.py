@@ -7,7 +7,7 @@ sees them as one array; a mixer sees each row alone. Knows no model by name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
@@ -15,6 +15,7 @@ import mlx.nn as nn
 
 from slipstream.backends.mlx.even import filled
 from slipstream.backends.mlx.packed import Segment
+from slipstream.backends.mlx.rotary import Rotary, Table
 from slipstream.backends.mlx.row import DeviceRow
 
 
@@ -42,6 +43,13 @@ class Forward:
     spans: Sequence[Span]
     segments: Sequence[Segment]
     positions: mx.array  # (tokens,) int32: each token's place in its row
+    _tables: dict[Rotary, Table] = field(default_factory=dict)
+
+    def table(self, rotary: Rotary, dtype: mx.Dtype) -> Table:
+        """Made for the first layer that asks."""
+        if rotary not in self._tables:
+            self._tables[rotary] = rotary.table(self.positions, dtype)
+        return self._tables[rotary]
 
     @property
     def packed(self) -> int:

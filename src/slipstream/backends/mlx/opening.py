@@ -13,12 +13,12 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 
-from slipstream.backends.mlx.attention import Attend, kernel
 from slipstream.backends.mlx.even import filled
 from slipstream.backends.mlx.fused import FusedAttention, Shape, shape_of
 from slipstream.backends.mlx.kv.cache import Coding
 from slipstream.backends.mlx.kv.plan import Codings
 from slipstream.backends.mlx.mixer import Bundle, Forward, Holder, LayerCaches, Mixer, Stage
+from slipstream.backends.mlx.rotary import Rotary, shared
 
 if TYPE_CHECKING:
     from slipstream.backends.mlx.adapters.blend import Blend
@@ -49,9 +49,9 @@ class OpenModel:
     Without a mixer that can be found, `mixers_found` is false and only `plain` may be called.
     """
 
-    def __init__(self, model: nn.Module, vocab_size: int, attend: Attend = kernel) -> None:
+    def __init__(self, model: nn.Module, vocab_size: int, *, tabled: bool = False) -> None:
+        """`tabled`: layers share tables of rotary positions; see rotary.py."""
         self.model = model
-        self._attend = attend
         self.stage = Stage()
         self.level = GENERIC
         self.codings: Codings | None = None
@@ -60,6 +60,7 @@ class OpenModel:
         for name, parent, held in self._mixers:
             parent[name] = Mixer(held, self.stage)
         self.shapes = self._find_shapes()
+        self._rotaries = self._find_rotaries() if tabled else {}
         open_heads(model, vocab_size, self.stage)
 
     def _find_shapes(self) -> dict[int, Shape]:
@@ -72,6 +73,12 @@ class OpenModel:
                 if shape is not None:
                     shapes[index] = shape
         return shapes
+
+    def _find_rotaries(self) -> dict[int, Rotary]:
+        ropes = {layer: self.mixer(layer).held.rope for layer in self.shapes}
+        return shared(
+            {layer: Rotary.of(rope, self.shapes[layer].head_size) for layer, rope in ropes.items()}
+        )
 
     @property
     def mixers_found(self) -> bool:
@@ -150,7 +157,12 @@ class OpenModel:
             shape = self.shapes.get(index)
             if level >= FUSED and shape is not None:
                 parent[name] = FusedAttention(
-                    held, self.stage, shape, index, self._attend, packed=index in packable
+                    held,
+                    self.stage,
+                    shape,
+                    index,
+                    packed=index in packable,
+                    rotary=self._rotaries.get(index),
                 )
             else:
                 parent[name] = Mixer(held, self.stage)

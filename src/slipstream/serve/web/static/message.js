@@ -1,5 +1,5 @@
 // One message of a conversation.
-import { html, useEffect, useMemo, useRef, useState } from "./html.js";
+import { html, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
 import { Account } from "./account.js";
 import { edit, regenerate } from "./chat.js";
 import { IconButton } from "./icons.js";
@@ -124,7 +124,8 @@ async function copy(text) {
 
 function Editor({ id, index, message, close }) {
   const field = useRef();
-  useEffect(() => {
+  // Before the field is seen: later it would move the caret of somebody who already types.
+  useLayoutEffect(() => {
     field.current.focus();
     field.current.setSelectionRange(message.content.length, message.content.length);
   }, []);

@@ -1,5 +1,5 @@
 // The list of conversations.
-import { html, signal, useEffect, useRef, useState } from "./html.js";
+import { html, signal, useLayoutEffect, useRef, useState } from "./html.js";
 import { running, stop } from "./chat.js";
 import { currentId, listed, remove, rename, restore, show, startNew } from "./conversations.js";
 import { exportAll, exportJson, exportMarkdown, importFile } from "./files.js";
@@ -74,7 +74,7 @@ function Entry({ one }) {
 function NameForm({ one, close }) {
   const field = useRef();
   const over = useRef(false); // a field that is taken away loses its focus too
-  useEffect(() => field.current.select(), []);
+  useLayoutEffect(() => field.current.select(), []);
   const end = (target, keep) => {
     if (over.current) return;
     over.current = true;
