@@ -46,7 +46,7 @@ def test_every_decoding_row_steps_whatever_the_chunk():
 
 
 def test_of_equal_prompts_the_first_is_ahead():
-    assert shares(planner(), 500, 500) == [75, 25]
+    assert shares(planner(chunk=200), 500, 500) == [150, 50]
 
 
 def test_a_short_newcomer_is_not_stuck_behind_a_long_prompt():

@@ -18,7 +18,7 @@ from slipstream.engine.price import Price
 SCORED_CHUNK = 256
 QUIET_GAP = 0.5  # seconds that a turn should last at most when no row runs
 QUIET_FLOOR = 256  # tokens of such a turn, at least: smaller ones make a lone prompt slow
-LEAST = 16  # tokens of a share: each row that advances costs attention of its own
+LEAST = 32  # tokens of a share: each row that advances costs attention of its own
 NO_STOPS: Mapping[int, int] = MappingProxyType({})
 
 

@@ -31,10 +31,8 @@ def model() -> OpenModel:
     return made
 
 
-def decoding(model: OpenModel, key: int, length: int) -> DeviceRow:
-    spec = RowSpec(
-        key=key, lane=Lane.GROUP, prompt=Prompt(ids=(1,), max_tokens=1 << 20), deadline=0.0
-    )
+def decoding(model: OpenModel, key: int, length: int, most: int = 1 << 20) -> DeviceRow:
+    spec = RowSpec(key=key, lane=Lane.GROUP, prompt=Prompt(ids=(1,), max_tokens=most), deadline=0.0)
     row = DeviceRow(spec, model.new_caches())
     for layer, cache in enumerate(row.caches):
         cache.update_and_fetch(*model.blank(layer, length))
@@ -95,6 +93,31 @@ def test_a_rectangle_takes_no_more_than_its_rows_were_promised(
     packer = Packer(model.packable, COSTS, token_bytes=100)
     _, segments = packer.arrange(rows, dict.fromkeys(rows, 1))
     assert bool(segments) is packed
+
+
+@pytest.mark.parametrize("count", [3, 7])
+def test_rows_without_bytes_to_spare_share_without_spare_slots(
+    model: OpenModel, count: int
+) -> None:
+    rows = [decoding(model, key, 250, most=255) for key in range(count)]
+    for row in rows:
+        row.promised = 256 * 100
+    packer = Packer(model.packable, COSTS, token_bytes=100)
+    _, segments = packer.arrange(rows, dict.fromkeys(rows, 1))
+    assert [len(segment.rows) for segment in segments] == [count]
+    assert segments[0].tokens * 100 == sum(row.promised for row in rows)
+
+
+def test_rows_with_bytes_to_spare_join_a_rectangle_that_has_free_slots(model: OpenModel) -> None:
+    rows = [decoding(model, key, 100) for key in range(8)]
+    for row in rows:
+        row.promised = 1024 * 100
+    packer = Packer(model.packable, COSTS, token_bytes=100)
+    _, segments = packer.arrange(rows[:6], dict.fromkeys(rows[:6], 1))
+    tokens = segments[0].tokens
+    _, segments = packer.arrange(rows, dict.fromkeys(rows, 1))
+    assert [len(segment.rows) for segment in segments] == [8]
+    assert segments[0].tokens == tokens
 
 
 def test_rows_that_leave_take_their_room_along(model: OpenModel) -> None:

@@ -16,7 +16,6 @@ from mlx_lm.models.cache import KVCache, create_attention_mask
 from slipstream.backends.mlx.row import DeviceRow
 
 COLUMNS = 256  # widths are multiples of it
-SLOTS = 4  # and heights of this
 
 
 class Slot:
@@ -57,11 +56,15 @@ class Segment:
     Arrays per layer: (slots, heads, columns, head size). Slot i belongs to rows[i].
     """
 
-    def __init__(self, layers: Sequence[int], rows: Sequence[DeviceRow]) -> None:
+    def __init__(
+        self, layers: Sequence[int], rows: Sequence[DeviceRow] = (), slots: int = 0
+    ) -> None:
+        """`slots`: see make_room."""
         self.layers = tuple(layers)
         self.rows: list[DeviceRow] = []
         self.keys: dict[int, mx.array] = {}
         self.values: dict[int, mx.array] = {}
+        self._slots = max(slots, len(rows))
         self._newest = mx.array([], mx.int32)
         self._lines: dict[tuple[int, int], mx.array] = {}
         self.width = 0
@@ -69,16 +72,21 @@ class Segment:
         for row in rows:
             self.add(row)
 
+    def make_room(self, slots: int) -> None:
+        """The rectangles have as many slots from the next row on that needs one more; without it,
+        they grow by one at a time."""
+        self._slots = slots
+
     def add(self, row: DeviceRow) -> None:
         """Takes the row's keys and values over from its caches; it must rest at its end."""
         assert row.segment is None
         place = len(self.rows)
-        length = row.computed
+        length, slots = row.computed, max(self._slots, place + 1)
         for layer in self.layers:
             cache: KVCache = row.caches[layer]
             keys, values = cache.keys[..., :length, :], cache.values[..., :length, :]
-            self.keys[layer] = place_in(self.keys.get(layer), keys, place)
-            self.values[layer] = place_in(self.values.get(layer), values, place)
+            self.keys[layer] = place_in(self.keys.get(layer), keys, place, slots)
+            self.values[layer] = place_in(self.values.get(layer), values, place, slots)
             size = (keys.nbytes + values.nbytes) // max(length, 1)
             row.caches[layer] = Slot(row, self, layer, size)
         self.rows.append(row)
@@ -162,10 +170,11 @@ class Segment:
             row.segment = None
         self.rows.clear()
 
-    def shrink(self) -> None:
-        """Gives up the room that its rows do not need. A layer at a time, so that little is held
-        twice."""
-        slots, columns = room(len(self.rows), max(row.computed for row in self.rows))
+    def shrink(self, slots: int) -> None:
+        """Gives up the room that its rows do not need, but for `slots` of them. A layer at a time,
+        so that little is held twice."""
+        self._slots = slots
+        columns = rounded(max(row.computed for row in self.rows) + 1, COLUMNS)
         for arrays in (self.keys, self.values):
             for layer in self.layers:
                 arrays[layer] = mx.contiguous(arrays[layer][:slots, :, :columns])
@@ -185,15 +194,9 @@ class Segment:
         return whole - whole // self.tokens * alone
 
 
-def rectangle_tokens(rows: int, columns: int) -> int:
-    """Tokens that a rectangle for so many has room for."""
-    slots, wide = room(rows, columns)
-    return slots * wide
-
-
-def room(rows: int, columns: int) -> tuple[int, int]:
-    """Slots and columns of the rectangle for so many, with one column to write next."""
-    return rounded(rows, SLOTS), rounded(columns + 1, COLUMNS)
+def rectangle_tokens(slots: int, columns: int) -> int:
+    """Tokens that a rectangle of `slots` has room for, `columns` in use and one to write next."""
+    return slots * rounded(columns + 1, COLUMNS)
 
 
 def rounded(count: int, step: int) -> int:
@@ -201,15 +204,16 @@ def rounded(count: int, step: int) -> int:
     return -(-count // step) * step
 
 
-def place_in(rectangle: mx.array | None, row: mx.array, place: int) -> mx.array:
-    """`row`, (1, heads, columns, size), written into slot `place`; grows what is too small."""
+def place_in(rectangle: mx.array | None, row: mx.array, place: int, slots: int) -> mx.array:
+    """`row`, (1, heads, columns, size), written into slot `place`; grows what is too small, to
+    `slots`."""
     _, heads, columns, size = row.shape
-    _, wanted = room(1, columns)
+    wanted = rounded(columns + 1, COLUMNS)
     if rectangle is None:
-        rectangle = mx.zeros((SLOTS, heads, wanted, size), row.dtype)
+        rectangle = mx.zeros((slots, heads, wanted, size), row.dtype)
     rectangle = widened(rectangle, wanted)
     if place == rectangle.shape[0]:
-        more = mx.zeros((SLOTS, *rectangle.shape[1:]), rectangle.dtype)
+        more = mx.zeros((slots - place, *rectangle.shape[1:]), rectangle.dtype)
         rectangle = mx.concatenate([rectangle, more], axis=0)
     rectangle[place, :, :columns] = row[0]
     return rectangle

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from slipstream.backends.mlx.packed import Segment, rectangle_tokens
+from slipstream.backends.mlx.packed import Segment, rectangle_tokens, rounded
 from slipstream.backends.mlx.row import DeviceRow
 
 REVIEW = 64  # steps after which an unchanged set of rows is looked at again
 MARGIN = 1  # rows' launches that a new arrangement must save
+SLOTS = 4  # a rectangle's height is a multiple, where its rows' bytes allow: joins are cheap then
 MOVES = 128  # steps over which copying a row into a segment must pay
 
 
@@ -116,9 +117,8 @@ class Packer:
     def _shrink(self) -> None:
         """Others may soon be promised the bytes of rows that have left a rectangle."""
         for segment in self._segments:
-            promised = sum(row.promised for row in segment.rows)
-            if segment.tokens * self._token_bytes > promised:
-                segment.shrink()
+            if segment.tokens * self._token_bytes > promised(segment.rows):
+                segment.shrink(self._height(segment.rows))
 
     def _affordable(self, groups: Sequence[list[DeviceRow]]) -> Iterator[list[DeviceRow]]:
         for group in groups:
@@ -127,13 +127,17 @@ class Packer:
             else:
                 yield from ([row] for row in group)
 
-    def _fits(self, group: Sequence[DeviceRow]) -> bool:
+    def _fits(self, group: Sequence[DeviceRow], slots: int = 0) -> bool:
         """Whether the rectangle stays within what its rows were promised, until the next review."""
-        columns = max(row.computed for row in group) + REVIEW
-        return len(group) == 1 or (
-            rectangle_tokens(len(group), columns) * self._token_bytes
-            <= sum(row.promised for row in group)
-        )
+        slots = max(slots, len(group))
+        columns = max(min(row.computed + REVIEW, row.spec.length_limit - 1) for row in group)
+        tokens = rectangle_tokens(slots, columns)
+        return slots == 1 or tokens * self._token_bytes <= promised(group)
+
+    def _height(self, group: Sequence[DeviceRow]) -> int:
+        """How many slots a rectangle of `group` gets."""
+        slots = rounded(len(group), SLOTS)
+        return slots if self._fits(group, slots) else len(group)
 
     def _current(self, steady: Sequence[DeviceRow]) -> float:
         groups = [segment.rows for segment in self._segments]
@@ -162,8 +166,14 @@ class Packer:
         self._segments = [self._filled(segment, group) for segment, group in kept]
 
     def _filled(self, segment: Segment | None, group: Sequence[DeviceRow]) -> Segment:
-        segment = segment or Segment(self._layers, ())
+        segment = segment or Segment(self._layers)
+        segment.make_room(self._height(group))
         for row in group:
             if row.segment is None:
                 segment.add(row)
         return segment
+
+
+def promised(rows: Sequence[DeviceRow]) -> int:
+    """Bytes that they may come to hold."""
+    return sum(row.promised for row in rows)
