@@ -163,3 +163,21 @@ def test_the_same_name_with_other_content_finds_nothing(tmp_path: Path) -> None:
     assert row.cached > 0  # it is known by its content
     mine.engine.release(row)
     assert alike(run(mine.engine, [spec(ids, [("again", 1.0)])])[0], first)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_adapters_of_unlike_targets_share_a_forward(level: int, tmp_path: Path) -> None:
+    targets = {"q": "q_proj", "v": "v_proj", "all": "layers.0"}
+    engine = backend("llama", level=level)
+    made = {
+        name: loras.random(tiny.build("llama"), seed, only=only)
+        for seed, (name, only) in enumerate(targets.items())
+    }
+    for name, tensors in made.items():
+        engine.adapters.mount(name, read(loras.write_mlx(tmp_path / name, tensors)))
+    mine = Kit("llama", engine, made)
+    mixes = ((), (("q", 1.0),), (("v", 1.0),), (("q", 1.0), ("v", 1.0)), (("all", 0.5),))
+    for chosen in (mixes[1:2] * 3, mixes[1:3], mixes):  # all alike, then less and less so
+        rows = [spec(text(i, LENGTHS[i]), mix) for i, mix in enumerate(chosen)]
+        for i, said in enumerate(run(engine, rows)):
+            assert alike(said, mine.twin(text(i, LENGTHS[i]), chosen[i])), chosen[i]

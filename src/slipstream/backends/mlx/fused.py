@@ -16,6 +16,7 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.base import scaled_dot_product_attention
 
+from slipstream.backends.mlx.adapters.adapted import look_ahead
 from slipstream.backends.mlx.even import filled
 from slipstream.backends.mlx.kv.attention import attend
 from slipstream.backends.mlx.kv.cache import CodedCache
@@ -116,6 +117,7 @@ class FusedAttention(Mixer):
         """(tokens, width) -> queries, keys, values, each (tokens, heads, 1, head size)."""
         held, size = self.held, self._shape.head_size
         tokens = x.shape[0]
+        look_ahead(x, (held.q_proj, held.k_proj, held.v_proj))
         queries = held.q_proj(x).reshape(tokens, -1, 1, size)
         keys = held.k_proj(x).reshape(tokens, -1, 1, size)
         values = held.v_proj(x).reshape(tokens, -1, 1, size)

@@ -83,6 +83,12 @@ class Blend:
             self._made[key] = whole.astype(stack.a.dtype)
         return self._part(key, place)
 
+    def whole(self, stack: Stack) -> bool:
+        """Whether every token has all columns of `stack`, as they are."""
+        scales = np.array([scale for rank, scale in stack.columns if rank], np.float32)
+        there = [rank > 0 for rank, _ in stack.columns]
+        return bool(np.all(self._lines[:, there] * scales == 1.0))
+
     def gains(self, stack: Stack, place: Place | None) -> mx.array | None:
         """(tokens, out), or None where no token runs with a DoRA adapter."""
         if stack.gains is None or not self._dora.any():

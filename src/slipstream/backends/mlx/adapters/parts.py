@@ -75,13 +75,16 @@ def made(piece: Piece, spot: Spot, data: bytes, *, transposed: bool) -> LowRank:
         weight = dense(spot.module).astype(mx.float32)
         low = piece.rule.scale * (a.astype(mx.float32) @ b.astype(mx.float32)).T
         gain = (magnitude / mx.linalg.norm(weight + low, axis=1)).astype(spot.dtype)
+    scale = piece.rule.scale
+    if spot.dtype == mx.float32:
+        b, scale = b.astype(mx.float32) * scale, 1.0  # then most forwards need no factors
     a, b = (mx.contiguous(array.astype(spot.dtype)) for array in (a, b))
     whole = [array for array in (a, b, gain) if array is not None]
     mx.eval(whole)
     # A number that is none would reach rows that never asked for it, as nought times it is none.
     if not all(bool(mx.all(mx.isfinite(array))) for array in whole):
         raise refused(f"layers.{piece.target} holds an infinity or no number at all")
-    return LowRank(a, b, piece.rule.scale, gain)
+    return LowRank(a, b, scale, gain)
 
 
 def dense(module: nn.Module) -> mx.array:
