@@ -48,6 +48,10 @@ class Adapted(Holder):
     def __init__(self, held: nn.Module, stage: Stage) -> None:
         super().__init__(held, stage)
         self._plain = held.__call__  # found at once, where `held` is looked for in two classes
+        self.forget()
+
+    def forget(self) -> None:
+        """Lets go of all adapters; those that stay are found again."""
         self._stacked: tuple[Layout, Stack | None] = (Layout(()), None)
         self._share: Share | None = None  # of the last forward; the next one is often like it
         self._beside: Beside | None = None

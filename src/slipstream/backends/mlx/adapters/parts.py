@@ -14,7 +14,8 @@ from slipstream.backends.mlx.adapters.header import Tensor
 from slipstream.backends.mlx.adapters.targets import Spot
 from slipstream.contracts.adapters import AdapterInfo
 
-COPIES = 2  # of each part: its own, and one in the stacks that forwards read
+COPIES_A = 3  # of each part: its own, one in the stacks that forwards read, and one beside others
+COPIES_B = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,12 +57,13 @@ class Worn:
 
 def size(pieces: Mapping[Piece, Spot]) -> int:
     """Bytes that the parts will take, copies included."""
-    numbers = 0
+    total = 0
     for piece, spot in pieces.items():
         (width, out), rank = spot.sizes, piece.rule.rank
-        numbers += ((width + out) * rank * (spot.experts or 1)) * spot.dtype.size
-        numbers += out * spot.dtype.size if piece.magnitude is not None else 0
-    return COPIES * numbers
+        low = (COPIES_A * width + COPIES_B * out) * rank * (spot.experts or 1)
+        gain = COPIES_B * out if piece.magnitude is not None else 0
+        total += (low + gain) * spot.dtype.size
+    return total
 
 
 def made(piece: Piece, spot: Spot, data: bytes, *, transposed: bool) -> LowRank:

@@ -149,6 +149,7 @@ class Rack:
         self._forget()
         for key, held in list(self._held.items()):
             held.users.discard(name)
+            held.spot.parent[held.spot.name].forget()
             if not held.users:
                 del self._held[key]
                 held.spot.parent[held.spot.name] = held.spot.module
