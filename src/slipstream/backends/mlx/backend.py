@@ -59,7 +59,7 @@ class MlxBackend:
         hold(device, self._whole)
         self._chunk = chunk
         self._rows: dict[int, DeviceRow] = {}
-        self.model = OpenModel(model, vocab_size, tabled=device.is_cpu)
+        self.model = OpenModel(model, vocab_size, on_cpu=device.is_cpu)
         codes = coded(self.model, limits.kv_scheme, kv_layers)
         if codes is not None and device.is_cpu:
             # A number beside the edge of its code takes the other one for a difference of one bit.

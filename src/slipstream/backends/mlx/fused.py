@@ -17,6 +17,8 @@ import mlx.nn as nn
 from mlx_lm.models.base import scaled_dot_product_attention
 
 from slipstream.backends.mlx.adapters.adapted import look_ahead
+from slipstream.backends.mlx.attention import attend as attend_many
+from slipstream.backends.mlx.attention import worth
 from slipstream.backends.mlx.even import filled
 from slipstream.backends.mlx.kv.attention import attend
 from slipstream.backends.mlx.kv.cache import CodedCache
@@ -84,13 +86,16 @@ class FusedAttention(Mixer):
         *,
         packed: bool,
         rotary: Rotary | None = None,
+        on_host: bool = False,
     ) -> None:
-        """`rotary`: does what the mixer's own rotary module does; None: that one is asked."""
+        """`rotary`: does what the mixer's own rotary module does; None: that one is asked.
+        `on_host`: see attention.py."""
         super().__init__(held, stage)
         self._shape = shape
         self._layer = layer
         self._packed = packed
         self._rotary = rotary
+        self._on_host = on_host
         self._sinks: mx.array | None = held.sinks if "sinks" in held else None
 
     def __call__(self, x: mx.array, *args: Any, **kwargs: Any) -> Any:
@@ -143,6 +148,14 @@ class FusedAttention(Mixer):
             q, k, v, scale=self._shape.scale, mask=mask, sinks=self._sinks
         )
 
+    def _many(self, cache: Any, q: mx.array, k: mx.array, v: mx.array, mask: Any) -> mx.array:
+        """Queries of one row, (1, heads, n, size) -> the same."""
+        scale, sinks = self._shape.scale, self._sinks
+        if self._on_host and worth(q, k):
+            return attend_many(q, k, v, scale=scale, mask=mask, sinks=sinks)
+        more = {} if sinks is None else {"sinks": sinks}
+        return scaled_dot_product_attention(q, k, v, cache=cache, scale=scale, mask=mask, **more)
+
     def _coded(
         self, cache: CodedCache, q: mx.array, k: mx.array, v: mx.array, mask: Any
     ) -> mx.array:
@@ -176,9 +189,6 @@ class FusedAttention(Mixer):
             if span.size == 1 and mask is None:
                 outputs.append(self._one(q, k, v, None))
                 continue
-            more = {} if self._sinks is None else {"sinks": self._sinks}
-            output = scaled_dot_product_attention(
-                q, k, v, cache=own, scale=self._shape.scale, mask=mask, **more
-            )
+            output = self._many(own, q, k, v, mask)
             outputs.append(output.transpose(2, 1, 0, 3))  # from (1, heads, n, size)
         return outputs

@@ -49,8 +49,9 @@ class OpenModel:
     Without a mixer that can be found, `mixers_found` is false and only `plain` may be called.
     """
 
-    def __init__(self, model: nn.Module, vocab_size: int, *, tabled: bool = False) -> None:
-        """`tabled`: layers share tables of rotary positions; see rotary.py."""
+    def __init__(self, model: nn.Module, vocab_size: int, *, on_cpu: bool = False) -> None:
+        """`on_cpu`: layers share tables of rotary positions, and the host does the softmax of
+        prompts; see rotary.py and attention.py."""
         self.model = model
         self.stage = Stage()
         self.level = GENERIC
@@ -60,7 +61,8 @@ class OpenModel:
         for name, parent, held in self._mixers:
             parent[name] = Mixer(held, self.stage)
         self.shapes = self._find_shapes()
-        self._rotaries = self._find_rotaries() if tabled else {}
+        self._on_cpu = on_cpu
+        self._rotaries = self._find_rotaries() if on_cpu else {}
         open_heads(model, vocab_size, self.stage)
 
     def _find_shapes(self) -> dict[int, Shape]:
@@ -163,6 +165,7 @@ class OpenModel:
                     index,
                     packed=index in packable,
                     rotary=self._rotaries.get(index),
+                    on_host=self._on_cpu,
                 )
             else:
                 parent[name] = Mixer(held, self.stage)
