@@ -87,4 +87,10 @@ def test_what_it_is_given_stays_as_it_was() -> None:
 )
 def test_few_scores_are_left_to_mlx(queries: int, tokens: int, asked: bool) -> None:
     q, k, _ = arrays(queries, tokens)
-    assert attention.worth(q, k) is asked
+    assert attention.worth(q, k, "causal") is asked
+
+
+@pytest.mark.parametrize(("heads", "asked"), [(1, True), (6, False)])
+def test_heads_with_masks_of_their_own_are_left_to_mlx(heads: int, asked: bool) -> None:
+    q, k, _ = arrays(64, 64)
+    assert attention.worth(q, k, mx.zeros((1, heads, 64, 64))) is asked

@@ -17,9 +17,10 @@ BLOCK = 1 << 20  # scores of a block, about: they stay in the processor's cache
 HIDDEN = np.float32(np.finfo(np.float32).min)  # a score that has no weight
 
 
-def worth(q: mx.array, k: mx.array) -> bool:
-    """Whether `attend` should be asked."""
-    return q.shape[2] > 1 and q.shape[1] * q.shape[2] * k.shape[2] >= LEAST
+def worth(q: mx.array, k: mx.array, mask: Any) -> bool:
+    """Whether `attend` can be asked, and should: not where heads have masks of their own."""
+    alike = not isinstance(mask, mx.array) or all(size == 1 for size in mask.shape[:-2])
+    return alike and q.shape[2] > 1 and q.shape[1] * q.shape[2] * k.shape[2] >= LEAST
 
 
 def attend(

@@ -151,7 +151,7 @@ class FusedAttention(Mixer):
     def _many(self, cache: Any, q: mx.array, k: mx.array, v: mx.array, mask: Any) -> mx.array:
         """Queries of one row, (1, heads, n, size) -> the same."""
         scale, sinks = self._shape.scale, self._sinks
-        if self._on_host and worth(q, k):
+        if self._on_host and worth(q, k, mask):
             return attend_many(q, k, v, scale=scale, mask=mask, sinks=sinks)
         more = {} if sinks is None else {"sinks": sinks}
         return scaled_dot_product_attention(q, k, v, cache=cache, scale=scale, mask=mask, **more)

@@ -68,6 +68,7 @@ class Blend:
             if not any(use.scale for use in uses)
         }
         self._made: dict[tuple[object, ...], mx.array] = {}
+        self._whole: dict[tuple[tuple[int, float], ...], bool] = {}
 
     def mask(self, stack: Stack, place: Place | None) -> mx.array | None:
         """(tokens, ranks): the factor of each column for each token, of all or of those at
@@ -85,9 +86,11 @@ class Blend:
 
     def whole(self, stack: Stack) -> bool:
         """Whether every token has all columns of `stack`, as they are."""
-        scales = np.array([scale for rank, scale in stack.columns if rank], np.float32)
-        there = [rank > 0 for rank, _ in stack.columns]
-        return bool(np.all(self._lines[:, there] * scales == 1.0))
+        if stack.columns not in self._whole:  # many modules have the same, in every layer
+            scales = np.array([scale for rank, scale in stack.columns if rank], np.float32)
+            there = [rank > 0 for rank, _ in stack.columns]
+            self._whole[stack.columns] = bool(np.all(self._lines[:, there] * scales == 1.0))
+        return self._whole[stack.columns]
 
     def gains(self, stack: Stack, place: Place | None) -> mx.array | None:
         """(tokens, out), or None where no token runs with a DoRA adapter."""
